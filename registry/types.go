@@ -1,0 +1,108 @@
+package registry
+
+import (
+	"encoding/json"
+	"time"
+
+	"tollgate/registry/schema"
+)
+
+// RouteKey names a route: one MCP endpoint, /mcp/{routeKey}.
+type RouteKey string
+
+// ServiceKey names a Tool Service. It equals the bundleId of its manifest.
+type ServiceKey string
+
+// ToolName is a tool's full name, prefix included, as agents see it.
+type ToolName string
+
+// Level says how bad a Finding is.
+type Level string
+
+const (
+	Breach  Level = "ERROR" // the document is refused
+	Warning Level = "WARN"  // the document is accepted; its author should look
+)
+
+// Finding is one thing the validator has to say about a manifest or a registry
+// answer.
+type Finding struct {
+	Level   Level
+	Pointer string // JSON pointer (RFC 6901) into the document; "" is the whole document
+	Text    string // what is wrong and what would be right; never quotes secrets
+}
+
+// Service is one Tool Service attached to a route, as the Portal or the static
+// configuration declares it. Addresses come from here and nowhere else.
+type Service struct {
+	Key          ServiceKey
+	ManifestURL  string // where the manifest is fetched
+	BaseEndpoint string // calls go below it; no query, no trailing slash
+	NamePrefix   string // every tool name of the service starts with it; may be empty
+	Enabled      bool   // false: not fetched, contributes nothing
+	FallbackFile string // manifest used while none was ever fetched; "" = none (static configuration only)
+}
+
+// Route is one route as declared. A Route with Breaches is invalid: it is kept
+// at its last-good declaration and the breaches are shown.
+type Route struct {
+	Key      RouteKey
+	Services []Service
+	Breaches []Finding
+}
+
+// Declaration is one accepted registry answer: the whole state of routes.
+type Declaration struct {
+	Revision string // registryRevision, for logs only
+	Routes   []Route
+}
+
+// Manifest is one accepted manifest. It is immutable.
+type Manifest struct {
+	BundleID ServiceKey
+	Revision string // for logs only; Hash is the truth
+	Tools    []*Tool
+	Hash     string // "sha256:…" over the manifest's content, independent of member order and white space
+	Raw      []byte // the document as it came, without BOM
+}
+
+// Tool is one tool as its manifest declares it. It is immutable and knows no
+// address.
+type Tool struct {
+	Name         ToolName
+	Title        string
+	Description  string
+	InputSchema  json.RawMessage // as published, byte for byte
+	OutputSchema json.RawMessage // nil when the tool declares none
+	Annotations  json.RawMessage // nil when absent
+	Icons        json.RawMessage // nil when absent
+
+	Input  *schema.Schema // compiled InputSchema; never nil
+	Output *schema.Schema // compiled OutputSchema; nil when the tool declares none
+
+	Version    string        // _meta.version
+	Timeout    time.Duration // _meta.timeoutMillis; 0 = the gateway's default
+	Enabled    bool          // _meta.enabled
+	Path       string        // _meta.path below the base endpoint, "" = the tool's name
+	Streams    bool          // _meta.streams
+	Cost       CostRule      // _meta.cost; the zero value is a fixed cost of 1
+	Repeatable bool          // readOnlyHint or idempotentHint: may be sent twice
+
+	ParamHeaders []ParamHeader // x-mcp-header declarations of InputSchema, in document order
+}
+
+// CostRule is a tool's declared estimate (cost.md §3).
+type CostRule struct {
+	Estimate          string // "limit", "ids", "fixed"; "" = fixed 1
+	Argument          string // for limit and ids
+	Value             int64  // for fixed
+	NodeCalls         int64  // multiplier when a number; 0 = absent
+	NodeCallsArgument string // multiplier taken from this array argument's length
+}
+
+// ParamHeader binds a (possibly nested) argument to the HTTP header
+// Mcp-Param-{Header} (MCP 2026-07-28, SEP-2243).
+type ParamHeader struct {
+	Path   []string // member names from the root of the arguments
+	Header string   // without the Mcp-Param- prefix
+}
