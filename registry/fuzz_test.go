@@ -206,3 +206,47 @@ func checkDeclared(t *testing.T, route registry.Route) {
 		}
 	}
 }
+
+// Every combination of a schema from this list with a place for it is either
+// refused or can be registered with the SDK: what AddTool panics on, and what it
+// should not accept, is in the list.
+func TestAcceptedToolsRegister(t *testing.T) {
+	schemas := []string{
+		`null`, `true`, `false`, `[]`, `{}`, `5`, `"object"`, `{"type":null}`, `{"type":5}`, `{"type":[]}`, `{"type":["object"]}`, `{"type":"object"}`, `{"Type":"object"}`,
+		`{"type":"\u006fbject"}`, `{"type":"object","Properties":{"a":{"type":"number","X-MCP-Header":"A"}}}`, `{"type":"object","properties":null}`, `{"type":"object","properties":5}`,
+		`{"type":"object","properties":{"a":5}}`, `{"type":"object","properties":{"a":true}}`, `{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}`, `{"type":"object","$ref":"#/$defs/no"}`,
+		`{"type":"object","$ref":"#"}`, `{"type":"object","maximum":9999e307}`, `{"type":"object","default":1e308}`, `{"type":"object","default":1e400}`, `{"type":"object","x":-0.0e-308}`,
+		`{"type":"string","x-mcp-header":"A"}`, `{"type":"number","x-mcp-header":"A"}`, `{"type":"integer","x-mcp-header":""}`, `{"type":"boolean","x-mcp-header":"a b"}`, `{"type":"boolean","x-mcp-header":1}`,
+		`{"type":["string","null"],"x-mcp-header":"A"}`, `{"type":["string"],"x-mcp-header":"é"}`, `{"x-mcp-header":"A"}`, `{"type":"string","x-mcp-header":null}`, `{"type":"string","x-mcp-header":"a"}`,
+		`{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"A"},"c":{"type":"string","x-mcp-header":"a"}}}`, `{"type":"object","default":"\ud800"}`,
+	}
+	places := []string{
+		`{"inputSchema":%}`, `{"inputSchema":{"type":"object"},"outputSchema":%}`, `{"inputSchema":{"type":"object","properties":{"p":%}}}`, `{"inputSchema":{"type":"object","properties":{"p":{"properties":{"q":%}}}}}`,
+		`{"inputSchema":{"type":"object","properties":{"p":%,"q":{"type":"string","x-mcp-header":"A"}}}}`, `{"inputSchema":{"type":"object","properties":{"p":%,"q":{"type":["integer","null"]}}}}`,
+		`{"inputSchema":{"type":"object","$defs":{"p":%}}}`, `{"inputSchema":{"type":"object","properties":{"p":{"items":%}}}}`, `{"inputSchema":{"type":"object","anyOf":[%]}}`, `{"inputSchema":{"type":"object","x-unknown":%}}`,
+	}
+	accepted := 0
+	for _, schema := range schemas {
+		for _, place := range places {
+			var changed map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(strings.Replace(place, "%", schema, 1)), &changed); err != nil {
+				t.Fatal(err)
+			}
+			tool := change{}
+			for name, value := range changed {
+				tool[name] = string(value)
+			}
+			m, findings := registry.ParseManifest([]byte(manifestText(toolText(tool))), registry.ManifestRules{})
+			if (m == nil) != hasBreach(findings) {
+				t.Errorf("accepted and refused at once: %s", lines(findings))
+			}
+			if m != nil {
+				accepted++
+				checkTools(t, m)
+			}
+		}
+	}
+	if accepted < len(schemas) {
+		t.Errorf("only %d are accepted: the test shows nothing", accepted)
+	}
+}
