@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -232,6 +233,25 @@ func TestCancellationReachesTheService(t *testing.T) {
 				t.Errorf("failure %+v, want canceled", answer.Failure)
 			}
 		})
+	}
+}
+
+func TestTheLogTellsOfConnectionsButNotOfContents(t *testing.T) {
+	var log bytes.Buffer
+	c, err := New(DefaultConfig(), "1", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, url := range []string{
+		raw("secret answer\r\n\r\n")(t), raw("HTTP/1.1 200 OK\r\nsecret answer\r\n\r\n")(t), coded("br", []byte("secret answer"))(t), closedPort(t),
+	} {
+		c.Forward(t.Context(), Call{
+			Tool: newTool(url + "/secret"), Body: []byte(`{"secret":1}`), Header: http.Header{"Guid": {"secret"}}, Traceparent: "secret",
+		})
+	}
+	if got := log.String(); !strings.Contains(got, "service=billing kind=refused") || strings.Contains(got, "secret") {
+		t.Errorf("log:\n%s", got)
 	}
 }
 
