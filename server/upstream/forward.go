@@ -163,9 +163,9 @@ func passOn(h http.Header, name string, values []string) error {
 // header, never mixed. It is only a hint: what cannot be a header is left out
 // rather than let fail the call, and a state without its parent means nothing.
 func passTrace(h http.Header, call Call) {
-	parent, state := []string{call.Traceparent}, []string{call.Tracestate}
-	if call.Traceparent == "" {
-		parent, state = call.Header["Traceparent"], call.Header["Tracestate"]
+	parent, state := call.Header["Traceparent"], call.Header["Tracestate"]
+	if call.Traceparent != "" {
+		parent, state = []string{call.Traceparent}, []string{call.Tracestate}
 	}
 	if len(parent) != 1 || isBlank(parent[0]) || isUnsendable(parent[0]) {
 		return
