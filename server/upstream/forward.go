@@ -97,7 +97,7 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 		GotFirstResponseByte: func() { answered.Store(true) },
 	})
 	resp, err := c.post(traced, call, header)
-	if err != nil && !answered.Load() && ctx.Err() == nil && kindOf(err) == Reset {
+	if err != nil && !answered.Load() && kindOf(err) == Reset {
 		return c.post(ctx, call, header)
 	}
 	return resp, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -230,6 +232,43 @@ func TestConnectionsAreKept(t *testing.T) {
 	c.Close()
 	if connections != 1 {
 		t.Errorf("%d connections for 20 calls one after the other, want 1", connections)
+	}
+}
+
+func TestConnectionsOfConcurrentCallsAreKept(t *testing.T) {
+	const calls = 20
+	var connections atomic.Int32
+	arrived, answer := make(chan bool), make(chan bool)
+	url := rawServer(t, func(conn *rawConn, _ int) {
+		connections.Add(1)
+		for {
+			if _, ok := conn.request(); !ok {
+				return
+			}
+			arrived <- true
+			<-answer
+			conn.send(okAnswer)
+		}
+	})
+	c := newClient(t, nil)
+	for range 3 {
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() { c.Forward(t.Context(), Call{Tool: newTool(url), Body: []byte("{}")}) })
+		}
+		for range calls {
+			<-arrived
+		}
+		for range calls {
+			answer <- true
+		}
+		wg.Wait()
+	}
+	if n := connections.Load(); n != calls {
+		t.Errorf("%d connections for rounds of %d calls", n, calls)
+	}
+	if bound := c.http.base.MaxIdleConnsPerHost; bound != DefaultConfig().MaxInFlightPerService {
+		t.Errorf("up to %d idle connections, want as many as places", bound)
 	}
 }
 

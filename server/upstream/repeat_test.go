@@ -3,7 +3,9 @@ package upstream
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -107,6 +109,7 @@ func TestARepeatableCallIsSentOnceMore(t *testing.T) {
 		{"closed every time", closed, 2, false},
 		{"reset every time", reset, 2, false},
 		{"closed after one byte", func(conn *rawConn, _ int) { conn.send("H") }, 1, false},
+		{"closed after the status line", func(conn *rawConn, _ int) { conn.send("HTTP/1.1 200 OK\r\n") }, 1, false},
 		{"closed in the body", func(conn *rawConn, _ int) { conn.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{") }, 1, false},
 		{"not HTTP", func(conn *rawConn, _ int) { conn.send("220 smtp\r\n\r\n") }, 1, false},
 	}
@@ -130,6 +133,20 @@ func TestARepeatableCallIsSentOnceMore(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestOnlyAResetIsWorthASecondTry(t *testing.T) {
+	var connections atomic.Int32
+	url := rawServer(t, func(conn *rawConn, _ int) {
+		connections.Add(1)
+		conn.send("this is not TLS\r\n")
+		conn.wait()
+	})
+	tool := repeatableTool(strings.Replace(url, "http:", "https:", 1))
+	answer := newClient(t, nil).Forward(t.Context(), Call{Tool: tool, Body: []byte("{}")})
+	if answer.Failure == nil || answer.Failure.Kind != TLS || connections.Load() != 1 {
+		t.Errorf("failure %+v after %d connections, want tls after one", answer.Failure, connections.Load())
 	}
 }
 
