@@ -167,6 +167,7 @@ func TestStructuredContent(t *testing.T) {
 		{name: "array, legacy: text only", schema: integers, body: `[1, 2]`, legacy: true, text: `[1,2]`},
 		{name: "scalar", schema: `{"type":"string"}`, body: ` "caf\u00e9" `, text: `"caf\u00e9"`, structured: `"café"`},
 		{name: "scalar, legacy: text only", schema: `{"type":"string"}`, body: `"x"`, legacy: true, text: `"x"`},
+		{name: "a member named twice", schema: object, body: `{"n":1,"n":2}`, text: `{"n":1,"n":2}`, structured: `{"n":1,"n":2}`},
 		{name: "null", schema: `{"type":"null"}`, body: `null`, text: `null`, structured: `null`},
 	}
 	for _, tt := range tests {
@@ -190,8 +191,6 @@ func TestAnswersThatDoNotMatchTheOutputSchema(t *testing.T) {
 		{"application/json", `[1]`, []string{"outputSchema", "(root)", `[1]`}},
 		{"application/json", `42`, []string{"outputSchema", `42`}},
 		{"application/json", `{"n":1e5000000}`, []string{"outputSchema", "/n", `{"n":1e5000000}`}},
-		{"application/json", `{"n":1,"n":2}`, []string{"outputSchema", "/n"}},
-		{"application/json", `{"x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, []string{"outputSchema", "256"}},
 		{"application/json", ` `, []string{"empty", "outputSchema"}},
 		{"", ``, []string{"empty", "outputSchema"}},
 		{"text/plain", `all fine`, []string{"text", "outputSchema", "all fine"}},
