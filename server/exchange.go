@@ -17,6 +17,10 @@ type door struct {
 	server *mcp.Server // the route's, built
 	header http.Header // the caller's own headers; on stdio the ones given once for all
 	http   *exchange   // nil on stdio
+
+	// ending is over when listen streams of a frames session have to end; nil
+	// over HTTP, where a stream is a request of its own.
+	ending context.Context
 }
 
 type doorKey struct{}

@@ -162,11 +162,8 @@ func (x *exchange) checkVersion(header string) error {
 // answer passes a checked call through the SDK, to the route's server.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, wantsStream bool) error {
 	rt := s.route(key)
-	server, err := rt.built()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(withDoor(r.Context(), &door{route: rt, server: server, header: r.Header, http: x}))
+	d := &door{route: rt, server: rt.built(), header: r.Header, http: x}
+	ctx, cancel := context.WithCancel(withDoor(r.Context(), d))
 	defer cancel()
 	x.ctx = ctx
 	handler := s.json

@@ -59,8 +59,10 @@ func (rt *route) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			res, err = rt.answerList(ctx, d, req)
 		case methodInitialize:
 			res = rt.answerInitialize(d, req)
+		case methodDiscover:
+			res = rt.answerDiscover()
 		case methodListen:
-			res, err = rt.answerListen(ctx, method, req, next)
+			res, err = rt.answerListen(ctx, d, method, req, next)
 		default:
 			return next(ctx, method, req)
 		}
@@ -101,25 +103,21 @@ func (d *door) refuse(f *failure, modern bool) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: int64(f.code(modern)), Message: f.text, Data: f.dataJSON()}
 }
 
-// versionOf is the protocol version a request declares in _meta, "" for a
+// versionOf is the protocol version a list or call declares in _meta, "" for a
 // legacy one. The session's own version does not count: on stdio a session may
 // carry both eras.
 func versionOf(req mcp.Request) string {
-	params := req.GetParams()
-	switch p := params.(type) {
+	switch p := req.GetParams().(type) {
 	case *mcp.CallToolParamsRaw:
-		if p == nil {
-			return ""
+		if p != nil {
+			return metaText(p.Meta, metaVersion)
 		}
 	case *mcp.ListToolsParams:
-		if p == nil {
-			return ""
+		if p != nil {
+			return metaText(p.Meta, metaVersion)
 		}
-	case nil:
-		return ""
 	}
-	version, _ := params.GetMeta()[metaVersion].(string)
-	return version
+	return ""
 }
 
 func (rt *route) answerList(ctx context.Context, d *door, req mcp.Request) (mcp.Result, error) {
@@ -161,15 +159,23 @@ func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolReque
 	return newCallResult(result, c.modern)
 }
 
-// newCallResult wraps a result for the SDK, which never answers at all when it
-// cannot encode one.
+// newCallResult wraps a result for the SDK. The SDK never answers at all when it
+// cannot encode one, so that is found out here.
 func newCallResult(r upstream.Result, modern bool) (mcp.Result, error) {
-	if !json.Valid(r.Content) || len(r.Structured) > 0 && !json.Valid(r.Structured) || len(r.Meta) > 0 && !json.Valid(r.Meta) {
-		return nil, errors.New("a tool result is not valid JSON")
-	}
 	res := &callResult{Content: r.Content, StructuredContent: r.Structured, IsError: r.IsError}
 	if modern {
 		res.ResultType = resultComplete
+	}
+	valid := json.Valid(r.Content) && (r.Structured == nil || json.Valid(r.Structured))
+	if len(r.Meta) > 0 {
+		res.Meta = make(mcp.Meta, len(r.Meta))
+	}
+	for _, m := range r.Meta {
+		res.Meta[m.Name] = json.RawMessage(m.Value)
+		valid = valid && json.Valid(m.Value)
+	}
+	if !valid {
+		return nil, errors.New("a tool result is not valid JSON")
 	}
 	return res, nil
 }
@@ -188,12 +194,27 @@ func (rt *route) answerInitialize(d *door, req mcp.Request) mcp.Result {
 	}
 }
 
+// answerDiscover answers the modern handshake. It is answered here because the
+// SDK's own answer changes the era of a session on stdio, which may carry both.
+func (rt *route) answerDiscover() mcp.Result {
+	return &mcp.DiscoverResult{
+		Cacheable:         mcp.Cacheable{TTLMs: discoverTTL, CacheScope: rt.s.scope},
+		SupportedVersions: mcp.SupportedProtocolVersions(),
+		Capabilities:      capabilities(true),
+	}
+}
+
 // answerListen lets the SDK serve a stream under a context that can be ended
 // from here. That makes the SDK finish it with its result; closing its session
 // would cut it off without one.
-func (rt *route) answerListen(ctx context.Context, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+func (rt *route) answerListen(ctx context.Context, d *door, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	ctx, leave := rt.openStream(ctx)
 	defer leave()
+	if d.ending != nil {
+		var end context.CancelFunc
+		ctx, end = context.WithCancel(ctx)
+		defer context.AfterFunc(d.ending, end)()
+	}
 	return next(ctx, method, req)
 }
 

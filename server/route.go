@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,21 +33,17 @@ type route struct {
 }
 
 // built returns the route's mcp.Server. The snapshot is read under the lock: a
-// later one waits in changed and is not missed.
-func (rt *route) built() (*mcp.Server, error) {
+// later one waits in changed and is not missed. A route without one has an empty
+// table.
+func (rt *route) built() *mcp.Server {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.server != nil {
-		return rt.server, nil
+	if rt.server == nil {
+		rt.server = rt.newServer()
+		snapshot, _ := rt.s.routes.Current(rt.key)
+		rt.register(snapshot)
 	}
-	snapshot, err := rt.s.routes.Current(rt.key)
-	if err != nil {
-		return nil, err
-	}
-	rt.server = rt.newServer()
-	rt.table = make(map[registry.ToolName][sha256.Size]byte)
-	rt.register(snapshot)
-	return rt.server, nil
+	return rt.server
 }
 
 // newServer makes the SDK server. Only tools are announced.
@@ -54,9 +51,6 @@ func (rt *route) newServer() *mcp.Server {
 	server := mcp.NewServer(rt.s.info, &mcp.ServerOptions{
 		Logger:       sdkLogger(rt.s.log),
 		Capabilities: capabilities(true),
-		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-			c.TTLMs, c.CacheScope = discoverTTL, rt.s.scope
-		},
 	})
 	server.AddReceivingMiddleware(rt.middleware)
 	return server
@@ -145,7 +139,7 @@ func (rt *route) openStream(ctx context.Context) (_ context.Context, leave func(
 	unsubscribe := rt.s.routes.Subscribe(rt.key)
 	// Asked after registering: what ends streams either finds this one or is
 	// seen here.
-	if _, err := rt.s.routes.Current(rt.key); err != nil || rt.s.closing() {
+	if _, err := rt.s.routes.Current(rt.key); errors.Is(err, registry.ErrRouteNotFound) || rt.s.closing() {
 		end()
 	}
 	return ctx, func() {
