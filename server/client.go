@@ -129,7 +129,10 @@ func (p *pipe) close() { p.once.Do(func() { close(p.closed) }) }
 
 func (p *pipe) ReadFrame() ([]byte, error) {
 	select {
-	case data := <-p.in:
+	case data, ok := <-p.in:
+		if !ok {
+			return nil, io.EOF
+		}
 		return data, nil
 	case <-p.closed:
 		return nil, io.EOF

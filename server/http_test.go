@@ -1,9 +1,12 @@
 package server
 
 import (
+	"net/http/httptest"
 	"os"
 	"testing"
 )
+
+func newRecorder() *httptest.ResponseRecorder { return httptest.NewRecorder() }
 
 func readFile(t testing.TB, name string) []byte {
 	t.Helper()
@@ -12,18 +15,4 @@ func readFile(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	return data
-}
-
-func TestSmoke(t *testing.T) {
-	g := newGateway(t)
-	t.Log(g.modern(methodList, ""))
-	t.Log(g.legacy(methodList, ""))
-	t.Log(g.call(true, "claims.echo", `{"n":9007199254740993}`))
-	t.Log(g.call(false, "claims.echo", `{"n":9007199254740993}`))
-	t.Log(g.call(true, "claims.nope", `{}`))
-	t.Log(g.call(false, "claims.nope", `{}`))
-	t.Log(g.modern(methodDiscover, ""))
-	t.Log(g.legacy(methodInitialize, `"protocolVersion":"2026-07-28"`))
-	t.Log(g.legacy(methodPing, ""))
-	t.Log(g.log)
 }

@@ -84,6 +84,9 @@ func parseMessage(body []byte) (*message, error) {
 // reported apart from other errors: such a message still has a readable id and
 // method, which decide how it is refused.
 func checkText(body []byte) (tooDeep *jsonwire.Error, _ error) {
+	if len(body) == 0 {
+		return nil, fail(parseError, "the message is empty")
+	}
 	limits := jsonwire.Limits{Depth: messageDepth, Duplicates: true} // duplicates are judged member by member below
 	err := jsonwire.Check(body, limits)
 	if e, ok := errors.AsType[*jsonwire.Error](err); ok && e.Kind == jsonwire.Depth {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -32,11 +33,12 @@ func negotiate(asked string) string {
 	return newestLegacy
 }
 
-// unsupportedVersionFailure lists what would be supported, as the protocol
-// wants it.
+// unsupportedVersionFailure lists what would be supported: as data, as the
+// protocol wants it, and in the text, which is all that older clients show.
 func unsupportedVersionFailure(requested string) *failure {
+	versions := mcp.SupportedProtocolVersions()
 	data := []byte(`"supported":[`)
-	for i, v := range mcp.SupportedProtocolVersions() {
+	for i, v := range versions {
 		if i > 0 {
 			data = append(data, ',')
 		}
@@ -44,7 +46,8 @@ func unsupportedVersionFailure(requested string) *failure {
 	}
 	data = append(data, `],"requested":`...)
 	data = jsonwire.AppendString(data, requested)
-	return &failure{fault: unsupportedVersion, text: "Unsupported protocol version", data: data}
+	text := "Unsupported protocol version (supported: " + strings.Join(versions, ", ") + ")"
+	return &failure{fault: unsupportedVersion, text: text, data: data}
 }
 
 // Members of _meta: the protocol's own and the trace context's.
