@@ -74,7 +74,7 @@ var wireTable = [...]struct {
 	notAcceptable:    {406, 406, -32600, -32600, "not_acceptable"},
 
 	// The caller is gone; nobody reads this.
-	cancelled: {503, 503, -32603, -32603, "cancelled"},
+	cancelled: {503, 503, -32603, -32603, "canceled"},
 }
 
 // A failure is an error on its way to a caller. Its text is public; its cause

@@ -154,11 +154,48 @@ func FuzzHeader(f *testing.F) {
 		if ok && text != header && !strings.HasPrefix(header, "=?base64?") {
 			t.Errorf("%q was decoded to %q", header, text)
 		}
-		if jsonwire.Check([]byte(arg), jsonwire.ArgumentLimits) != nil {
+		arg, text = strings.TrimSpace(arg), strings.TrimSpace(text)
+		if jsonwire.Check([]byte(arg), jsonwire.ArgumentLimits) != nil || jsonwire.Check([]byte(text), jsonwire.ArgumentLimits) != nil {
 			return
 		}
-		if equalNumbers([]byte(arg), text) != equalNumbers([]byte(strings.TrimSpace(text)), strings.TrimSpace(arg)) && jsonwire.KindOf([]byte(text)) == jsonwire.KindNumber {
+		if equalNumbers([]byte(arg), text) != equalNumbers([]byte(text), arg) {
 			t.Errorf("%q and %q are equal in one order only", arg, text)
+		}
+	})
+}
+
+// Whatever is posted, the answer is JSON-RPC in the gateway's own words.
+func FuzzHTTP(f *testing.F) {
+	f.Add(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+modernMeta+`,"name":"claims.echo","arguments":{"x":1e308}}}`, "2026-07-28", "tools/call", "claims.echo", "application/json")
+	f.Add(`{"jsonrpc":"2.0","id":"a","method":"subscriptions/listen","params":{`+modernMeta+`,"notifications":{}}}`, "2026-07-28", "subscriptions/listen", "", "*/*")
+	f.Add(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, "", "", "", "text/event-stream")
+	f.Add(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "2025-11-25", "", "", "")
+	f.Add(`{"jsonrpc":"2.0","id":1,"result":{}}`, "2025-03-26", "", "", "")
+	g := newGateway(f)
+	g.CloseStreams() // streams end at once
+	f.Fuzz(func(t *testing.T, body, version, method, name, accept string) {
+		header := func(s string) string { return strings.Map(func(r rune) rune { return max(r, ' ') }, s) }
+		g := &gateway{Server: g.Server, t: t} // the fuzz target has its own t
+		r := g.post(body, "MCP-Protocol-Version", header(version), "Mcp-Method", header(method), "Mcp-Name", header(name), "Accept", header(accept))
+		if strings.Contains(r.body, "the request was refused") {
+			t.Errorf("the SDK refused %s: %d %s", body, r.status, r.body)
+		}
+		if r.status == 202 && r.body == "" {
+			return
+		}
+		answer := r.body
+		if r.header.Get("Content-Type") == "text/event-stream" {
+			answer = answer[strings.LastIndex(answer, "data: ")+len("data: "):]
+		} else if r.header.Get("Content-Type") != "application/json" {
+			t.Errorf("Content-Type %q", r.header.Get("Content-Type"))
+		}
+		var a struct {
+			JSONRPC string
+			Result  json.RawMessage
+			Error   *struct{ Code int }
+		}
+		if err := json.Unmarshal([]byte(answer), &a); err != nil || a.JSONRPC != "2.0" || (a.Result == nil) == (a.Error == nil) || a.Error != nil && a.Error.Code == 0 {
+			t.Errorf("%s is answered with %d %s", body, r.status, r.body)
 		}
 	})
 }
