@@ -16,6 +16,10 @@ import (
 // bodyTimeLimit is how long a client may take to send its body.
 const bodyTimeLimit = 30 * time.Second
 
+// trustedLength is how much of an announced length memory is set aside for
+// before any of it has come.
+const trustedLength = 64 << 10
+
 // readBody reads a request's body whole, bounded in size and time. Its failures
 // come before anything of the message is known.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -34,6 +38,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		defer control.SetReadDeadline(time.Time{})
 	}
 	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), trustedLength)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
 		return nil, s.bodyFailure(err)

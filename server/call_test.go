@@ -26,12 +26,25 @@ func eachEra(t *testing.T, test func(t *testing.T, modern bool)) {
 
 func TestServiceGetsWhatTheAgentSaid(t *testing.T) {
 	eachEra(t, func(t *testing.T, modern bool) {
-		g := newGateway(t)
 		arguments := `{ "n" : 9007199254740993,"z":1.0, "e":1E+2 ,"big":1e308,"huge":99999999999e305,"text":"<>&é😀\u00e9\ud800", "nothing":null,"a":[ [ [] ] ] , "":{"b":"c"}}`
-		g.call(modern, "claims.echo", arguments)
-		got := g.service.received()
-		if len(got) != 1 || got[0].body != arguments {
-			t.Fatalf("sent     %s\nreceived %v", arguments, got)
+		for door, call := range map[string]func(*gateway){
+			"HTTP": func(g *gateway) { g.call(modern, "claims.echo", arguments) },
+			"frames": func(g *gateway) {
+				meta := ""
+				if modern {
+					meta = modernMeta + ","
+				}
+				c := g.connect(nil)
+				c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + meta + `"name":"claims.echo","arguments":` + arguments + `}}`)
+				c.receive()
+			},
+		} {
+			g := newGateway(t)
+			call(g)
+			got := g.service.received()
+			if len(got) != 1 || got[0].body != arguments {
+				t.Errorf("%s\nsent     %s\nreceived %v", door, arguments, got)
+			}
 		}
 	})
 }

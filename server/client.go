@@ -32,6 +32,7 @@ func (s *Server) Client(ctx context.Context, key registry.RouteKey, header http.
 	go func() {
 		defer close(c.ended)
 		defer c.pipe.close()
+		defer s.recovered()
 		_ = s.ServeFrames(context.WithoutCancel(ctx), key, c.pipe, header) // a pipe inside the process does not break
 	}()
 	return c

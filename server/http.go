@@ -22,7 +22,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{msg: new(message), ctx: r.Context()}
 	defer func() {
 		if p := recover(); p != nil {
-			if p == http.ErrAbortHandler { //nolint:errorlint // net/http's own comparison
+			if p == http.ErrAbortHandler {
 				panic(p)
 			}
 			s.refuse(w, x, s.panicked(p))
@@ -168,7 +168,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key
 	x.ctx = ctx
 	handler := s.json
 	if x.msg.method == methodListen || wantsStream {
-		stream := newStreamWriter(w, cancel)
+		stream := s.newStreamWriter(w, cancel)
 		defer stream.close()
 		w, handler = stream, s.sse
 	}
@@ -213,6 +213,14 @@ func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 func (s *Server) panicked(p any) *failure {
 	s.log.Error("panic while answering a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return &failure{fault: internalError, text: "internal error"}
+}
+
+// recovered is deferred in every goroutine the server starts: a bug there must
+// not end the process.
+func (s *Server) recovered() {
+	if p := recover(); p != nil {
+		s.panicked(p)
+	}
 }
 
 // logFailure logs a failure nobody thought of. The others are the caller's

@@ -116,7 +116,7 @@ func (c *session) readFrames() {
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.panicked(p)
-			c.Close()
+			c.Close() // nothing more will come
 		}
 	}()
 	for {

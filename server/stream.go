@@ -42,13 +42,17 @@ type streamWriter struct {
 
 // newStreamWriter starts the stream's goroutine; close ends it. drop is called
 // when the reader is given up.
-func newStreamWriter(w http.ResponseWriter, drop context.CancelFunc) *streamWriter {
-	s := &streamWriter{
+func (s *Server) newStreamWriter(w http.ResponseWriter, drop context.CancelFunc) *streamWriter {
+	sw := &streamWriter{
 		w: w, control: http.NewResponseController(w), drop: drop,
 		queue: make(chan []byte, streamQueue), done: make(chan struct{}),
 	}
-	go s.send()
-	return s
+	go func() {
+		defer close(sw.done)
+		defer s.recovered()
+		sw.send()
+	}()
+	return sw
 }
 
 func (s *streamWriter) Header() http.Header { return s.w.Header() }
@@ -111,7 +115,6 @@ func (s *streamWriter) close() {
 // send is the stream's goroutine: events as they come, a comment when none came
 // for a while. After the first write that fails nothing more is sent.
 func (s *streamWriter) send() {
-	defer close(s.done)
 	tick := time.NewTicker(keepAliveEvery)
 	defer tick.Stop()
 	for {

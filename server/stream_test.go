@@ -228,7 +228,7 @@ func (w *blockedWriter) SetWriteDeadline(d time.Time) error {
 
 func TestOverfullQueueDropsTheReaderAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newStreamWriter(&blockedWriter{ResponseWriter: newRecorder(), released: make(chan struct{})}, cancel)
+	w := newGateway(t).newStreamWriter(&blockedWriter{ResponseWriter: newRecorder(), released: make(chan struct{})}, cancel)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	var err error
