@@ -215,6 +215,7 @@ type toolService struct {
 	*httptest.Server
 	mu       sync.Mutex
 	calls    []received
+	forget   bool // calls are not noted
 	handlers map[string]http.HandlerFunc
 }
 
@@ -243,7 +244,9 @@ func (s *toolService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	s.mu.Lock()
-	s.calls = append(s.calls, received{name, string(body), maps.Clone(r.Header)})
+	if !s.forget {
+		s.calls = append(s.calls, received{name, string(body), maps.Clone(r.Header)})
+	}
 	handler := s.handlers[name]
 	s.mu.Unlock()
 	if handler != nil {
@@ -269,13 +272,17 @@ func (s *toolService) received() []received {
 
 // A logBuffer keeps log lines.
 type logBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
+	mu      sync.Mutex
+	b       strings.Builder
+	discard bool
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.discard {
+		return len(p), nil
+	}
 	return l.b.Write(p)
 }
 

@@ -169,6 +169,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key
 	handler := s.json
 	if x.msg.method == methodListen || wantsStream {
 		stream := s.newStreamWriter(w, cancel)
+		if x.msg.method == methodListen {
+			stream.listen = new(subscription)
+		}
 		defer stream.close()
 		w, handler = stream, s.sse
 	}

@@ -93,7 +93,8 @@ type frame struct {
 
 // A flight is one call between its request and its answer.
 type flight struct {
-	cancelled bool // the client does not want the answer any more
+	cancelled    bool         // the client does not want the answer any more
+	subscription subscription // of a subscriptions/listen
 }
 
 // Connect implements mcp.Transport.
@@ -255,6 +256,13 @@ func sdkID(raw []byte) jsonrpc.ID {
 // Write implements mcp.Connection: answers of calls the client still waits for,
 // and notifications it can expect.
 func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	var second []byte
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
 		defer c.landed(msg.ID)
@@ -262,21 +270,17 @@ func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
 			return nil
 		}
 	case *jsonrpc.Request:
-		if msg.Method == noteListChanged && !c.expected(msg) {
-			return nil
+		data, second = c.note(msg, data)
+	}
+	for _, frame := range [][]byte{data, second} {
+		if frame == nil {
+			continue
+		}
+		if err := c.frames.WriteFrame(frame); err != nil {
+			return err
 		}
 	}
-	data, err := jsonrpc.EncodeMessage(msg)
-	if err != nil {
-		return err
-	}
-	return c.write(data)
-}
-
-func (c *session) write(data []byte) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	return c.frames.WriteFrame(data)
+	return nil
 }
 
 func (c *session) wanted(id jsonrpc.ID) bool {
@@ -296,16 +300,24 @@ func (c *session) landed(id jsonrpc.ID) {
 	}
 }
 
-// expected reports whether the client can expect a list_changed: one for a
-// subscription of its own, or any after the legacy handshake.
-func (c *session) expected(note *jsonrpc.Request) bool {
-	meta, _ := jsonwire.Get(note.Params, "_meta")
-	if _, ok := jsonwire.Get(meta, mcp.MetaKeySubscriptionID); ok {
-		return true
-	}
+// note returns what to write for a notification: all there is for a subscription
+// that is open, and changes for a client that did the legacy handshake.
+func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stop != nil
+	meta, _ := jsonwire.Get(note.Params, "_meta")
+	id, ok := jsonwire.Get(meta, mcp.MetaKeySubscriptionID)
+	if !ok {
+		if note.Method == noteListChanged && c.stop == nil {
+			return nil, nil
+		}
+		return data, nil
+	}
+	f := c.flights[sdkID(id)]
+	if f == nil || f.cancelled {
+		return nil, nil
+	}
+	return f.subscription.admit(data)
 }
 
 // subscribe keeps the route checked for a client that did the legacy handshake:
@@ -336,7 +348,9 @@ func (c *session) unsubscribe() {
 func (c *session) refuse(m *message, err error) {
 	f := asFailure(err)
 	c.s.logFailure(c.ctx, f)
-	if err := c.write(f.response(m.id, isModern(m.version))); err != nil {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if err := c.frames.WriteFrame(f.response(m.id, isModern(m.version))); err != nil {
 		c.ended(err)
 		c.Close()
 	}

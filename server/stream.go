@@ -32,9 +32,10 @@ type streamWriter struct {
 	drop    context.CancelFunc // ends the request
 
 	mu     sync.Mutex
-	events bool      // the answer is an event stream: comments may go out
-	closed bool      // nothing more comes into the queue
-	last   time.Time // no write goes on beyond this; zero: no end is set
+	listen *subscription // what the stream is for; nil when it is one answer
+	events bool          // the answer is an event stream: comments may go out
+	closed bool          // nothing more comes into the queue
+	last   time.Time     // no write goes on beyond this; zero: no end is set
 
 	queue chan []byte
 	done  chan struct{} // closed when the sending goroutine is gone
@@ -70,15 +71,29 @@ func (s *streamWriter) WriteHeader(status int) {
 func (s *streamWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first, second := p, []byte(nil)
+	if s.listen != nil {
+		first, second = s.listen.admit(p)
+	}
+	for _, event := range [][]byte{first, second} {
+		if event != nil && !s.enqueue(bytes.Clone(event)) {
+			return 0, errStuck
+		}
+	}
+	return len(p), nil
+}
+
+// enqueue reports whether the reader is still served. The lock is held.
+func (s *streamWriter) enqueue(event []byte) bool {
 	if s.closed {
-		return 0, errStuck
+		return false
 	}
 	select {
-	case s.queue <- bytes.Clone(p):
-		return len(p), nil
+	case s.queue <- event:
+		return true
 	default:
 		s.giveUp()
-		return 0, errStuck
+		return false
 	}
 }
 

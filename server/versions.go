@@ -69,8 +69,9 @@ const (
 	methodCall       = "tools/call"
 	methodListen     = "subscriptions/listen"
 
-	noteCancelled   = "notifications/cancelled"
-	noteListChanged = "notifications/tools/list_changed"
+	noteCancelled    = "notifications/cancelled"
+	noteListChanged  = "notifications/tools/list_changed"
+	noteAcknowledged = "notifications/subscriptions/acknowledged"
 )
 
 var (
