@@ -105,7 +105,7 @@ func (m *mapping) unannounced(text []byte) Result {
 	if jsonwire.Check(text, answerLimits) == nil {
 		return m.json(text)
 	}
-	if utf8.Valid(text) {
+	if utf8.Valid(m.answer.Body) {
 		return m.text(text)
 	}
 	return m.binary("application/octet-stream")
