@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"tollgate/registry"
-	"tollgate/registry/schema"
 	"tollgate/server/upstream"
 )
 
@@ -176,35 +175,15 @@ func (g *gateway) url() string {
 // tools are the tools of a manifest, routed to the fake Tool Service.
 func (g *gateway) tools(manifest []byte) []*registry.RoutedTool {
 	g.t.Helper()
-	var m struct {
-		BundleID registry.ServiceKey
-		Tools    []struct {
-			Name                      registry.ToolName
-			Title, Description        string
-			InputSchema, OutputSchema json.RawMessage
-			Annotations, Icons        json.RawMessage
-			Meta                      struct {
-				TimeoutMillis int
-			} `json:"_meta"`
-		}
-	}
-	if err := json.Unmarshal(manifest, &m); err != nil {
-		g.t.Fatal(err)
+	m, findings := registry.ParseManifest(manifest, registry.ManifestRules{})
+	if m == nil {
+		g.t.Fatalf("the manifest is refused: %v", findings)
 	}
 	var tools []*registry.RoutedTool
-	for _, t := range m.Tools {
-		tool := &registry.Tool{
-			Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
-			Annotations: t.Annotations, Icons: t.Icons,
-		}
-		tool.Input, _ = schema.Compile(t.InputSchema)
-		if t.OutputSchema != nil {
-			tool.Output, _ = schema.Compile(t.OutputSchema)
-		}
-		if t.Name == "claims.region" {
-			tool.ParamHeaders = []registry.ParamHeader{{Path: []string{"region"}, Header: "Region"}, {Path: []string{"page", "size"}, Header: "Size"}, {Path: []string{"deep"}, Header: "Deep"}}
-		}
-		tools = append(tools, &registry.RoutedTool{Tool: tool, Service: m.BundleID, URL: g.service.URL + "/" + string(t.Name), Deadline: 10 * time.Second})
+	for _, tool := range m.Tools {
+		tools = append(tools, &registry.RoutedTool{
+			Tool: tool, Service: m.BundleID, URL: g.service.URL + "/" + string(tool.Name), Deadline: 10 * time.Second,
+		})
 	}
 	return tools
 }

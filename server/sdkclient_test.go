@@ -65,7 +65,7 @@ func TestOfficialClient(t *testing.T) {
 					t.Errorf("speaks %s", got)
 				}
 				list, err := session.ListTools(t.Context(), nil)
-				if err != nil || len(list.Tools) != 4 || list.Tools[0].Name != "claims.echo" {
+				if err != nil || len(list.Tools) != 5 || list.Tools[0].Name != "claims.echo" {
 					t.Fatalf("list %v, %v", list, err)
 				}
 				res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "claims.region", Arguments: map[string]any{"region": "Zürich", "deep": true}})
