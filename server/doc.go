@@ -3,19 +3,21 @@
 //
 // A bottom-up tour:
 //
-//   - message.go reads one JSON-RPC message and says exactly what is wrong with
-//     it; versions.go knows the two eras of MCP and which methods each has.
+//   - message.go reads one JSON-RPC message, params.go what its method needs, and
+//     both say exactly what is wrong; versions.go knows the two eras of MCP.
 //   - errors.go is the one table from an error to what a caller sees.
 //   - core.go answers tools/list and tools/call from ONE snapshot. The pipeline
 //     of a call is straight code, readable from top to bottom.
 //   - route.go keeps one long-lived mcp.Server per route and its tool table,
 //     which serves nothing but list_changed; middleware.go answers what the SDK
-//     receives from the core.
+//     receives, from the core.
 //   - http.go is the HTTP door: its checks in their order, with body.go (reading
 //     it), headers.go (headers against body), exchange.go (the response slot) and
 //     stream.go (event streams that no slow reader can hold up).
 //   - stdio.go is the door for frames (lines of stdin and stdout); client.go is a
-//     client of that door inside the process.
+//     client of that door inside the process. subscription.go keeps the order of
+//     what a subscription hears, at both doors.
+//   - server.go puts it together.
 //
 // The doors differ in parsing and framing only. Host, Origin and CORS are
 // checked before this package sees a request, by tollgate/transport; who may

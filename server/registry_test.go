@@ -73,8 +73,12 @@ func TestServerOnARealRegistry(t *testing.T) {
 	}
 	l := listen(t, dial(t, g.url()))
 	docs.set("/manifest", manifest("two"))
-	if r := g.modern(methodList, ""); !strings.Contains(r.body, `"name":"two"`) || !strings.Contains(r.body, `"ttlMs":0`) {
-		t.Errorf("list: %s", r.body)
+	// A check that began before the change may still be under way; the next
+	// request makes another.
+	for r := g.modern(methodList, ""); !strings.Contains(r.body, `"name":"two"`); r = g.modern(methodList, "") {
+		if r.status != 200 || !strings.Contains(r.body, `"name":"one"`) || !strings.Contains(r.body, `"ttlMs":0`) {
+			t.Fatalf("list: %s", r.body)
+		}
 	}
 	if got := l.event(); !strings.Contains(got, noteListChanged) {
 		t.Errorf("the subscriber got %q", got)
@@ -82,7 +86,11 @@ func TestServerOnARealRegistry(t *testing.T) {
 	g.call(true, "one", `{}`).wantError(t, 200, -32602, "tool_not_found")
 
 	docs.set("/portal", portal(strings.Replace(claims, "claims", "other", 1)))
-	g.modern(methodList, "").wantError(t, 404, 404, "route_not_found")
+	r := g.modern(methodList, "")
+	for r.status == 200 {
+		r = g.modern(methodList, "")
+	}
+	r.wantError(t, 404, 404, "route_not_found")
 	for got := l.event(); !strings.Contains(got, `"resultType":"complete"`); got = l.event() {
 		if !strings.Contains(got, noteListChanged) {
 			t.Fatalf("the subscriber got %q instead of the end", got)

@@ -308,3 +308,51 @@ func (g *gateway) manyTools(description string) []*registry.RoutedTool {
 	}
 	return tools
 }
+
+// The SDK panics on some schemas and reports some names as errors. Neither the
+// one nor the other reaches it, or anybody.
+func TestToolsTheSDKDislikes(t *testing.T) {
+	g := newGateway(t)
+	base := g.tools(readFile(t, "testdata/manifest.json"))[0]
+	var tools []*registry.RoutedTool
+	for name, schema := range map[registry.ToolName]string{
+		"with/slash": `{"type":"object"}`,
+		"a.list":     `{"type":["object"]}`,
+		"a.true":     `true`,
+		"a.number":   `{"type":"object","properties":{"n":{"type":"number","x-mcp-header":"N"}}}`,
+		"a.five":     `{"type":"object","properties":5}`,
+	} {
+		tool, routed := *base.Tool, *base
+		tool.Name, tool.InputSchema, routed.Tool = name, []byte(schema), &tool
+		tools = append(tools, &routed)
+	}
+	g.swap("claims", tools...)
+	if r := g.call(true, "with/slash", `{}`); r.status != 200 || !strings.Contains(r.body, `{\"got\":{}}`) {
+		t.Errorf("got %d %s", r.status, r.body)
+	}
+	g.swap("claims", tools[1:]...)
+	if log := g.log.String(); strings.Contains(log, "ERROR") || strings.Contains(log, "invalid tool name") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestCallsInFlightOutliveTheirRoute(t *testing.T) {
+	eachEra(t, func(t *testing.T, modern bool) {
+		g := newGateway(t)
+		entered, leave := make(chan struct{}), make(chan struct{})
+		g.service.handle("claims.echo", func(w http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-leave
+			_, _ = w.Write([]byte("late"))
+		})
+		answered := make(chan reply)
+		go func() { answered <- g.call(modern, "claims.echo", `{}`) }()
+		<-entered
+		g.remove("claims")
+		close(leave)
+		if r := <-answered; r.status != 200 || !strings.Contains(r.body, `"text":"late"`) {
+			t.Errorf("got %d %s", r.status, r.body)
+		}
+		g.call(modern, "claims.echo", `{}`).wantError(t, 404, 404, "route_not_found")
+	})
+}
