@@ -167,6 +167,7 @@ func TestStructuredContent(t *testing.T) {
 		{name: "array, legacy: text only", schema: integers, body: `[1, 2]`, legacy: true, text: `[1,2]`},
 		{name: "scalar", schema: `{"type":"string"}`, body: ` "caf\u00e9" `, text: `"caf\u00e9"`, structured: `"café"`},
 		{name: "scalar, legacy: text only", schema: `{"type":"string"}`, body: `"x"`, legacy: true, text: `"x"`},
+		{name: "a member named twice", schema: object, body: `{"n":1,"n":2}`, text: `{"n":1,"n":2}`, structured: `{"n":1,"n":2}`},
 		{name: "null", schema: `{"type":"null"}`, body: `null`, text: `null`, structured: `null`},
 	}
 	for _, tt := range tests {
@@ -190,8 +191,6 @@ func TestAnswersThatDoNotMatchTheOutputSchema(t *testing.T) {
 		{"application/json", `[1]`, []string{"outputSchema", "(root)", `[1]`}},
 		{"application/json", `42`, []string{"outputSchema", `42`}},
 		{"application/json", `{"n":1e5000000}`, []string{"outputSchema", "/n", `{"n":1e5000000}`}},
-		{"application/json", `{"n":1,"n":2}`, []string{"outputSchema", "/n"}},
-		{"application/json", `{"x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, []string{"outputSchema", "256"}},
 		{"application/json", ` `, []string{"empty", "outputSchema"}},
 		{"", ``, []string{"empty", "outputSchema"}},
 		{"text/plain", `all fine`, []string{"text", "outputSchema", "all fine"}},
@@ -239,16 +238,13 @@ func TestBinaryAnswers(t *testing.T) {
 	const body = "\x89PNG\r\n\x00\xff<html>"
 	for _, tt := range []struct{ contentType, kind, mimeType string }{
 		{"image/png", "image", "image/png"},
-		{"Image/SVG+xml; charset=utf-8", "text", ""},
+		{"Image/SVG+xml; charset=utf-8", "image", "image/svg+xml"},
 		{"audio/mpeg; x=y", "audio", "audio/mpeg"},
 		{"application/pdf", "resource", "application/pdf"},
 		{"video/mp4", "resource", "video/mp4"},
 		{"application/octet-stream", "resource", "application/octet-stream"},
 		{"", "resource", "application/octet-stream"},
 	} {
-		if tt.kind == "text" {
-			continue
-		}
 		items := content(t, toMap(answered(tt.contentType, body)))
 		got := items[0]
 		if len(items) != 1 || got.Type != tt.kind {
@@ -456,54 +452,4 @@ func TestMapDoesNotTouchTheAnswer(t *testing.T) {
 			t.Errorf("%s: body changed to %q", contentType, answer.Body)
 		}
 	}
-}
-
-func FuzzMap(f *testing.F) {
-	for _, contentType := range []string{
-		"application/json", "text/plain; charset=latin1", "text/html", "image/png", "", callToolResult, inputRequired, eventStream, "text/plain; charset=utf-16",
-	} {
-		for _, body := range []string{
-			`{"content":[{"type":"text","text":"x","_meta":{"tollgate/a":1}}],"structuredContent":{"n":1},"isError":true}`,
-			`{"content":[]}`, `[1,"\ud800"]`, "<html>\xff", "", "\xff\xfe<\x00", `"x"`, `{"n":1e99999}`,
-		} {
-			f.Add(200, contentType, []byte(body), false, true)
-			f.Add(500, contentType, []byte(body), true, false)
-		}
-	}
-	structured := structuredTool(f, `{"type":"object","properties":{"n":{"type":"integer"}}}`)
-	f.Fuzz(func(t *testing.T, status int, contentType string, body []byte, legacy, withSchema bool) {
-		tool := newTool("")
-		if withSchema {
-			tool = structured
-		}
-		result := Map("claims", tool, &Answer{Status: status, ContentType: contentType, Body: body, RetryAfter: contentType}, legacy)
-		items := content(t, result)
-		for _, member := range result.Meta {
-			if !json.Valid(member.Value) {
-				t.Errorf("_meta %q: %q", member.Name, member.Value)
-			}
-		}
-		if legacy && result.Structured != nil && jsonwire.KindOf(result.Structured) != jsonwire.KindObject {
-			t.Errorf("structuredContent %s for a legacy caller", result.Structured)
-		}
-		if (status < 200 || status > 299) && !result.IsError {
-			t.Errorf("success for status %d: %s", status, result.Content)
-		}
-		if withSchema && !result.IsError && !legacy && result.Structured == nil {
-			t.Errorf("success without structuredContent: %v", items)
-		}
-	})
-}
-
-func FuzzContentType(f *testing.F) {
-	for _, seed := range []string{"application/json", "text/plain; charset=\"utf-8\"", "a/b;;", "text/plain; charset=a; charset=b", "/", "a/b/c", ";"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, contentType string) {
-		media, charset := mediaType(contentType)
-		if media != "" && (strings.ToLower(media) != media || strings.Count(media, "/") != 1) {
-			t.Errorf("%q: media type %q", contentType, media)
-		}
-		_ = toUTF8([]byte("x\xff"), charset)
-	})
 }
