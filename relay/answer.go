@@ -82,10 +82,10 @@ func readBody(res *http.Response) ([]byte, error) {
 	return jsonwire.TrimBOM(body), nil
 }
 
-// isMessage reports whether data is a JSON object, which is all the relay asks
-// of what it hands on.
+// isMessage reports whether data is a JSON-RPC 2.0 message, as far as the relay
+// asks of what it hands on.
 func isMessage(data []byte) bool {
-	return jsonwire.Check(data, jsonwire.Limits{Duplicates: true}) == nil && jsonwire.KindOf(data) == jsonwire.KindObject
+	return jsonwire.Check(data, jsonwire.Limits{Duplicates: true}) == nil && text(data, "jsonrpc") == "2.0"
 }
 
 // isAnswer reports whether data is a JSON-RPC response.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 )
 
 // readEvents reads a text/event-stream and hands the data of each message event
@@ -73,23 +74,21 @@ type lineSplitter struct {
 }
 
 func (s *lineSplitter) next(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	skipped := 0
 	if !s.begun && len(data) > 0 {
 		const bom = "\xef\xbb\xbf"
-		if len(data) < len(bom) && !atEOF && bytes.HasPrefix([]byte(bom), data) {
+		if len(data) < len(bom) && !atEOF && strings.HasPrefix(bom, string(data)) {
 			return 0, nil, nil // need more to tell
 		}
 		s.begun = true
-		if bytes.HasPrefix(data, []byte(bom)) {
-			return len(bom), nil, nil
-		}
+		skipped = len(data) - len(bytes.TrimPrefix(data, []byte(bom)))
 	}
-	skipped := 0
 	if s.skipLF && len(data) > 0 {
 		s.skipLF = false
-		if data[0] == '\n' {
-			skipped = 1
-		}
+		skipped = len(data) - len(bytes.TrimPrefix(data, []byte("\n")))
 	}
+	// The scanner gives up at the end if it gets no token: what is skipped must
+	// not cost the line behind it.
 	line := data[skipped:]
 	if i := bytes.IndexAny(line, "\r\n"); i >= 0 {
 		s.skipLF = line[i] == '\r'
