@@ -70,8 +70,7 @@ type binding struct {
 }
 
 // setParams sets the Mcp-Param-* headers of a tools/call. Absent and null
-// arguments have none, and neither has a value that is not a string, a boolean
-// or an integer that every JSON reader keeps.
+// arguments have none, and neither have objects and arrays.
 func setParams(header http.Header, bindings []binding, params []byte) {
 	arguments, _ := jsonwire.Get(params, "arguments")
 	for _, b := range bindings {
@@ -85,7 +84,10 @@ func setParams(header http.Header, bindings []binding, params []byte) {
 	}
 }
 
-// headerText is the text of a primitive value in a header.
+// headerText is the text of a primitive value in a header. Integers that every
+// JSON reader keeps are written in decimal, as the protocol wants. Other numbers
+// have no place there; they are sent as they are, so that a gateway which compares
+// first can go on to say what is wrong with the argument itself.
 func headerText(value []byte) (string, bool) {
 	switch jsonwire.KindOf(value) {
 	case jsonwire.KindString:
@@ -95,7 +97,7 @@ func headerText(value []byte) (string, bool) {
 	case jsonwire.KindNumber:
 		f, err := strconv.ParseFloat(string(value), 64)
 		if err != nil || f != math.Trunc(f) || math.Abs(f) > maxSafeInteger {
-			return "", false
+			return string(value), true
 		}
 		return strconv.FormatInt(int64(f), 10), true
 	}
