@@ -17,9 +17,7 @@ import (
 // Check reads an ordinary document in one pass without allocating. Its time is
 // linear in the text's length, its stack bounded by the depth limit.
 func Check(data []byte, l Limits) error {
-	var names [smallObject][]byte
-	var f fault // apart from the scanner: what is returned from it would carry names to the heap
-	s := scanner{data: data, limits: l.effective(), names: names[:0], fault: &f}
+	s := scanner{data: data, limits: l.effective()}
 	s.skipSpace()
 	if s.value(0) {
 		s.skipSpace()
@@ -28,8 +26,8 @@ func Check(data []byte, l Limits) error {
 		}
 		s.fail(Syntax, s.pos, "more text after the value")
 	}
-	f.err.Pointer = pointerOf(f.path)
-	return f.err
+	s.err.Pointer = pointerOf(s.path)
+	return s.err
 }
 
 func (l Limits) effective() Limits {
@@ -51,18 +49,14 @@ type scanner struct {
 	data   []byte
 	pos    int
 	limits Limits
-	names  [][]byte // member names of all open small objects, innermost last
-	fault  *fault
-}
-
-// fault is what a scanner found, and the path to it from the inside out.
-type fault struct {
-	err  *Error
-	path []string
+	names  [nameStack]span // member names of open small objects, innermost last
+	open   int             // how many of names are in use
+	err    *Error
+	path   []string // from the fault outwards
 }
 
 func (s *scanner) fail(kind ErrorKind, offset int, text string) bool {
-	s.fault.err = &Error{Kind: kind, Offset: offset, Text: text}
+	s.err = &Error{Kind: kind, Offset: offset, Text: text}
 	return false
 }
 
@@ -138,7 +132,7 @@ func (s *scanner) array(depth int) bool {
 	}
 	for i := 0; ; i++ {
 		if !s.value(depth) {
-			s.fault.path = append(s.fault.path, strconv.Itoa(i))
+			s.path = append(s.path, strconv.Itoa(i))
 			return false
 		}
 		s.skipSpace()
@@ -161,12 +155,12 @@ func (s *scanner) object(depth int) bool {
 		s.pos++
 		return true
 	}
-	seen := nameSet{base: len(s.names)}
+	seen := nameSet{base: s.open}
 	for {
 		name, ok := s.member(&seen, depth)
 		if !ok {
 			if name != nil {
-				s.fault.path = append(s.fault.path, string(name))
+				s.path = append(s.path, string(name))
 			}
 			return false
 		}
@@ -177,7 +171,7 @@ func (s *scanner) object(depth int) bool {
 		}
 		s.pos++
 		if c == '}' {
-			s.names = s.names[:seen.base]
+			s.open = seen.base
 			return true
 		}
 		s.skipSpace()
@@ -195,10 +189,11 @@ func (s *scanner) member(seen *nameSet, depth int) (name []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
+	at := span{start + 1, s.pos - 1}
 	if !plain {
 		name = appendUnescaped(make([]byte, 0, len(name)), name)
 	}
-	if !s.limits.Duplicates && !seen.add(s, name) {
+	if !s.limits.Duplicates && !seen.add(s, name, at, plain) {
 		return name, s.fail(Duplicate, start, "the member is named twice")
 	}
 	s.skipSpace()

@@ -101,6 +101,10 @@ func TestCheckWithoutBounds(t *testing.T) {
 			t.Errorf("Check(%.20s…) = %v, want nil", text, err)
 		}
 	}
+	objects := strings.Repeat(`{"a":1,"b":`, MaxDepth) + "0" + strings.Repeat("}", MaxDepth)
+	if err := Check([]byte(objects), Limits{}); err != nil {
+		t.Errorf("%d nested objects: %v", MaxDepth, err)
+	}
 	err := Check(nested(MaxDepth+1), Limits{Depth: 2 * MaxDepth})
 	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Depth {
 		t.Errorf("nesting of %d: %v, want a Depth error", MaxDepth+1, err)
@@ -131,7 +135,7 @@ func manyMembers(n int) []byte {
 }
 
 func TestCheckFindsDuplicatesInLargeObjects(t *testing.T) {
-	for _, n := range []int{1, smallObject - 1, smallObject, smallObject + 1, 1000, 100_000} {
+	for _, n := range []int{1, nameStack - 1, nameStack, nameStack + 1, 1000, 100_000} {
 		text := manyMembers(n)
 		e, ok := errors.AsType[*Error](Check(text, Limits{}))
 		if want := bytes.LastIndex(text, []byte(`"member`)); !ok || e.Kind != Duplicate || e.Offset != want || e.Pointer != "/member0000000" {
