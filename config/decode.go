@@ -71,13 +71,21 @@ func (d *decoder) syntax(err error) {
 // report notes a problem at node.
 func (d *decoder) report(node ast.Node, key, format string, args ...any) {
 	p := Problem{Key: key, Text: fmt.Sprintf(format, args...)}
+	if pos := position(node); pos != nil {
+		p.Line, p.Column = pos.Line, pos.Column
+	}
+	d.problems = append(d.problems, p)
+}
+
+// position returns where node begins, or nil.
+func position(node ast.Node) *token.Position {
 	if block, ok := node.(*ast.MappingNode); ok && !block.IsFlowStyle && len(block.Values) > 0 {
 		node = block.Values[0].Key // the mapping's own token is the first colon
 	}
-	if t := node.GetToken(); t != nil && t.Position != nil {
-		p.Line, p.Column = t.Position.Line, t.Position.Column
+	if t := node.GetToken(); t != nil {
+		return t.Position
 	}
-	d.problems = append(d.problems, p)
+	return nil
 }
 
 // value decodes node into dst. key is the dotted path down to it.
@@ -219,9 +227,7 @@ func (d *decoder) list(node ast.Node, dst reflect.Value, key string) {
 	out := reflect.MakeSlice(dst.Type(), len(seq.Values), len(seq.Values))
 	for i, v := range seq.Values {
 		path := fmt.Sprintf("%s[%d]", key, i)
-		if t := v.GetToken(); t != nil {
-			d.positions[path] = t.Position
-		}
+		d.positions[path] = position(v)
 		if v.Type() == ast.NullType {
 			d.report(v, path, "a list entry may not be empty")
 			continue
