@@ -68,14 +68,18 @@ func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.server = server.New(server.Options{
-		Identity:        c.Identity,
-		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
-		Routes:          p.registry,
-		Upstream:        p.upstream,
-		Version:         version,
-		Logger:          log,
+	p.server, err = server.New(server.Options{
+		Config:     server.Config{Identity: c.Identity, MaxRequestBytes: int64(c.Transport.HTTP.MaxRequestBytes)},
+		Routes:     p.registry,
+		Upstream:   p.upstream,
+		Version:    version,
+		CacheScope: server.CachePublic,
+		Drain:      c.Transport.Shutdown.Drain,
+		Logger:     log,
 	})
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
 	p.registry.OnChange(p.server.RouteChanged)
 	p.registry.Start()
 	return p, nil

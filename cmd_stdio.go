@@ -48,7 +48,7 @@ func (c stdioCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	}
 	defer p.close()
 	lines := transport.NewStdio(std.in, std.out, p.config.Transport.HTTP.MaxRequestBytes)
-	return p.server.ServeLines(ctx, registry.RouteKey(c.Route), lines, header)
+	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header)
 }
 
 func (c stdioCmd) relay(ctx context.Context, std streams, log *slog.Logger, header http.Header) error {

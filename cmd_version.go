@@ -5,10 +5,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-)
 
-// protocolVersions are the MCP revisions the gateway answers, newest first.
-var protocolVersions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
 
 type versionCmd struct{}
 
@@ -16,7 +15,7 @@ type versionCmd struct{}
 func (versionCmd) Run(std streams) error {
 	version, commit := build()
 	fmt.Fprintf(std.out, "tollgate %s\ncommit   %s\ngo       %s %s/%s\nprotocol %s\n",
-		version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(protocolVersions, ", "))
+		version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(mcp.SupportedProtocolVersions(), ", "))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -34,7 +35,7 @@ var errFailedCheck = errors.New("failed check")
 // cli is the grammar. Every flag can be set by TOLLGATE_{FLAG}, too; secrets are
 // read from the environment or from files only and have no flag.
 type cli struct {
-	LogLevel string `enum:"debug,info,warn,error" default:"info" help:"What to log: ${enum}. Logs go to standard error."`
+	LogLevel string `enum:",debug,info,warn,error" default:"" placeholder:"LEVEL" help:"What to log, to standard error: debug, info, warn or error. Without it, serve and stdio log info, the others warn."`
 
 	Serve        serveCmd        `cmd:"" help:"Run the HTTP gateway."`
 	Stdio        stdioCmd        `cmd:"" help:"Serve one route over standard input and output, for desktop clients."`
@@ -80,8 +81,21 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exitUsage
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	parsed.Bind(std, newLogger(os.Stderr, c.LogLevel))
+	parsed.Bind(std, newLogger(os.Stderr, logLevel(c.LogLevel, parsed.Selected().Name)))
 	return exitCode(parsed.Run(), std.errors)
+}
+
+// logLevel is what a command logs: what was asked for, or else everything of
+// interest while serving and only what is wrong while one looks at a terminal.
+func logLevel(asked, command string) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(asked)); err == nil {
+		return level
+	}
+	if command == "serve" || command == "stdio" {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // exitCode prints err, unless the command has already said everything, and
@@ -95,6 +109,9 @@ func exitCode(err error, to io.Writer) int {
 	}
 	fmt.Fprintln(to, "tollgate:", err)
 	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*config.OriginError](err); ok {
 		return exitUsage
 	}
 	return exitFailed

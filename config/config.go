@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"tollgate/registry"
+	"tollgate/server"
 	"tollgate/server/upstream"
 	"tollgate/transport"
 )
@@ -14,7 +15,7 @@ import (
 // that act by them, and are documented there.
 type Config struct {
 	// Identity is the name the gateway gives itself (serverInfo.name). Default
-	// tollgate.
+	// mcp-insurance-core.
 	Identity string `yaml:"identity"`
 
 	// Transport holds listen, http and shutdown.
@@ -59,7 +60,7 @@ func (s *Service) setDefaults() { s.Enabled = true }
 // Default returns the configuration without a file. It has no origin of routes.
 func Default() *Config {
 	return &Config{
-		Identity:  "tollgate",
+		Identity:  server.DefaultConfig().Identity,
 		Transport: transport.DefaultConfig(),
 		Registry:  Registry{Config: registry.DefaultConfig()},
 		Upstream:  upstream.DefaultConfig(),
