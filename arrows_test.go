@@ -46,8 +46,8 @@ var arrows = map[string]struct {
 		reason: "the server answers MCP from snapshots; listeners and framing reach it through interfaces, so that every door meets the same core",
 	},
 	"server/upstream": {
-		may:    []string{"jsonwire", "registry"},
-		reason: "forwarding needs the registry's types only; were it to know the server, results could depend on the door a call came through",
+		may:    []string{"jsonwire", "registry", "registry/schema"},
+		reason: "forwarding needs the types of the registry and its schemas only; were it to know the server, results could depend on the door a call came through",
 	},
 	"transport": {
 		may:    []string{"jsonwire"},

@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 	if o.code != exitFailed {
 		t.Errorf("bad configuration: exit code %d, want %d", o.code, exitFailed)
 	}
-	for _, part := range []string{bad + ":1:1: lisen: unknown key", bad + ":3:16: registry.refreshWait: want a duration", bad + ":4:20: registry.portal.token: the environment variable SENTINEL_TOKEN is not set"} {
+	for _, part := range []string{bad + ":1:1: lisen: unknown key", bad + ":3:16: registry.refreshWait: want a duration", bad + ":4:19: registry.portal.token: the environment variable SENTINEL_TOKEN is not set"} {
 		if !strings.Contains(o.stderr, part) {
 			t.Errorf("stderr lacks %q:\n%s", part, o.stderr)
 		}
@@ -359,12 +359,13 @@ func TestClientConfigSnippetWorks(t *testing.T) {
 
 func TestClientConfigRefusesATemporaryExecutable(t *testing.T) {
 	for path, temporary := range map[string]bool{
-		"/tmp/go-build3906472341/b001/exe/tollgate":                         true,
-		`/root/.cache/go-build/ab/abcdef-d/exe/tollgate`:                    true,
-		"/usr/local/bin/tollgate":                                           false,
-		"/home/me/go-builds/tollgate":                                       false,
-		"C:/Users/me/AppData/Local/Temp/go-build1234/b001/exe/tollgate.exe": true,
-		"C:/Program Files/tollgate/tollgate.exe":                            false,
+		"/tmp/go-build3906472341/b001/exe/tollgate":                            true,
+		"/root/.cache/go-build/4b/" + strings.Repeat("4b", 32) + "-d/tollgate": true,
+		"/ci/gocache/4b/" + strings.Repeat("4b", 32) + "-d/tollgate":           true,
+		`C:\Users\me\AppData\Local\Temp\go-build1234\b001\exe\tollgate.exe`:    true,
+		"/usr/local/bin/tollgate":                                              false,
+		"/home/me/go-builder/tollgate":                                         false,
+		`C:\Program Files\tollgate\tollgate.exe`:                               false,
 	} {
 		if got := temporaryExecutable(path); got != temporary {
 			t.Errorf("temporaryExecutable(%q) = %v", path, got)

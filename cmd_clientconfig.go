@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -135,14 +137,13 @@ func installedExecutable() (string, error) {
 		return "", fmt.Errorf("cannot tell this program's own path: %w", err)
 	}
 	if temporaryExecutable(exe) {
-		return "", fmt.Errorf("\"go run\" starts a temporary file that is gone afterwards; build the program first:\n\n  go build -o tollgate . && ./tollgate client-config …")
+		return "", errors.New("\"go run\" starts a temporary file that is gone afterwards; build the program first:\n\n  go build -o tollgate . && ./tollgate client-config …")
 	}
 	return exe, nil
 }
 
-// temporaryExecutable reports whether path is what "go run" builds: a file exe/…
-// below a go-build directory.
-func temporaryExecutable(path string) bool {
-	path = filepath.ToSlash(path)
-	return strings.Contains(path, "/go-build") && strings.Contains(path, "/exe/")
-}
+// temporaryPath matches the places where "go run" puts what it builds: a build
+// directory of its own, or the build cache, which forgets.
+var temporaryPath = regexp.MustCompile(`[/\\](go-build[0-9]*|[0-9a-f]{64}-d)[/\\]`)
+
+func temporaryExecutable(path string) bool { return temporaryPath.MatchString(path) }

@@ -40,7 +40,7 @@ func (c stdioCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	case c.URL != "" && (c.Config != "" || c.Fixtures.on):
 		return &usageError{"--url relays to a gateway that has its own configuration; leave out --config and --fixtures"}
 	case c.URL != "":
-		return c.relay(ctx, std, log, header)
+		return unlessStopped(ctx, c.relay(ctx, std, log, header))
 	}
 	p, err := assemble(c.source, registry.RouteKey(c.Route), log)
 	if err != nil {
@@ -48,7 +48,16 @@ func (c stdioCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	}
 	defer p.close()
 	lines := transport.NewStdio(std.in, std.out, p.config.Transport.HTTP.MaxRequestBytes)
-	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header)
+	return unlessStopped(ctx, p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header))
+}
+
+// unlessStopped is err, but nil when a signal asked the process to end: that a
+// session ends in the middle of something is then no failure.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func (c stdioCmd) relay(ctx context.Context, std streams, log *slog.Logger, header http.Header) error {

@@ -182,6 +182,7 @@ func newHeldService(t *testing.T) *heldService {
 			io.WriteString(w, `{"bundleId":"held","tools":[{"name":"wait","description":"Waits.","inputSchema":{"type":"object"},"_meta":{"version":"1","timeoutMillis":30000}}]}`)
 			return
 		}
+		io.Copy(io.Discard, r.Body) // or the server does not notice that the caller left
 		h.arrived <- struct{}{}
 		select {
 		case <-h.release:
