@@ -54,7 +54,7 @@ func (c *cors) allowedHeaders(request http.Header) []string {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.ToLower(strings.TrimSpace(name))
 			ours := strings.HasPrefix(name, "mcp-") || c.pass[name]
-			if ours && isToken(name) && !seen[name] {
+			if ours && IsFieldName(name) && !seen[name] {
 				seen[name] = true
 				allowed = append(allowed, name)
 			}
@@ -63,8 +63,9 @@ func (c *cors) allowedHeaders(request http.Header) []string {
 	return allowed
 }
 
-// isToken reports whether s can be an HTTP field name (RFC 9110 §5.6.2).
-func isToken(s string) bool {
+// IsFieldName reports whether s can be the name of an HTTP header: a token of
+// RFC 9110 §5.6.2.
+func IsFieldName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letterOrDigit := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'

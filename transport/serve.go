@@ -165,11 +165,45 @@ func (s *server) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.inFlight.Add(1)
 		defer s.inFlight.Add(-1)
-		if s.draining.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
+		dw := &drainWriter{w, s}
+		next.ServeHTTP(dw, r)
+		dw.mark() // a handler may leave everything to the server
 	})
+}
+
+// drainWriter says "Connection: close" on answers that begin during the drain,
+// whenever their requests began and whatever the handler says.
+type drainWriter struct {
+	http.ResponseWriter
+	s *server
+}
+
+// WriteHeader begins the answer.
+func (w *drainWriter) WriteHeader(status int) {
+	w.mark()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write begins the answer if that has not been done, and writes to its body.
+func (w *drainWriter) Write(p []byte) (int, error) {
+	w.mark()
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush sends what has been written.
+func (w *drainWriter) Flush() {
+	w.mark()
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write reports a broken connection
+}
+
+// Unwrap lets an http.ResponseController find the connection.
+func (w *drainWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// mark has no effect once the header is written.
+func (w *drainWriter) mark() {
+	if w.s.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // leave is the drain. It does not use http.Server.Shutdown while requests may

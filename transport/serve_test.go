@@ -2,21 +2,13 @@ package transport
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,9 +81,9 @@ func ok(w http.ResponseWriter, r *http.Request) {
 
 // post does one call and reads its answer whole. Reused tells whether it went
 // over a connection that had served before.
-func post(ctx context.Context, c *http.Client, addr string) (res *http.Response, reused bool, err error) {
+func post(ctx context.Context, c *http.Client, base string) (res *http.Response, reused bool, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/mcp/x", strings.NewReader(`{"a":1}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/mcp/x", strings.NewReader(`{"a":1}`))
 	if err != nil {
 		return nil, false, err
 	}
@@ -111,7 +103,7 @@ func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func TestServeReportsAnAddressThatAnswers(t *testing.T) {
 	r := start(t, DefaultConfig(), ok)
-	res, _, err := post(t.Context(), client(t), r.addr)
+	res, _, err := post(t.Context(), client(t), "http://"+r.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,9 +153,9 @@ func TestGuardKnowsALoopbackConnection(t *testing.T) {
 
 // hammer calls over and over until calls cannot be made any more, and returns
 // how many succeeded. A call may only fail because nobody listens any more.
-func hammer(t *testing.T, r *running, c *http.Client) int {
+func hammer(t *testing.T, call func() (reused bool, err error)) int {
 	for n := 0; ; n++ {
-		_, reused, err := post(t.Context(), c, r.addr)
+		reused, err := call()
 		if err == nil {
 			continue
 		}
@@ -173,7 +165,7 @@ func hammer(t *testing.T, r *running, c *http.Client) int {
 		}
 		// A new connection fails once the listener is closed (or closes while the
 		// connection waits to be accepted): from then on all must.
-		if _, _, again := post(t.Context(), c, r.addr); !refused(again) {
+		if _, again := call(); !refused(again) {
 			t.Errorf("call %d failed on a new connection: %v; the next one: %v, want refused", n, err, again)
 		}
 		return n
@@ -199,7 +191,12 @@ func TestDrainLosesNoCall(t *testing.T) {
 			for i := range 8 {
 				c := client(t)
 				c.Transport.(*http.Transport).DisableKeepAlives = i >= 4
-				wg.Go(func() { calls.Add(int64(hammer(t, r, c))) })
+				wg.Go(func() {
+					calls.Add(int64(hammer(t, func() (bool, error) {
+						_, reused, err := post(t.Context(), c, "http://"+r.addr)
+						return reused, err
+					})))
+				})
 			}
 			<-busy
 			r.signals <- sig
@@ -217,13 +214,13 @@ func TestDrainLosesNoCall(t *testing.T) {
 func TestDrainServesWithConnectionCloseForTheDelay(t *testing.T) {
 	r := start(t, shutdown(time.Hour, time.Minute), ok)
 	kept := client(t)
-	if _, _, err := post(t.Context(), kept, r.addr); err != nil {
+	if _, _, err := post(t.Context(), kept, "http://"+r.addr); err != nil {
 		t.Fatal(err)
 	}
 	r.signals <- syscall.SIGTERM
 	<-r.draining
 	for name, c := range map[string]*http.Client{"kept connection": kept, "new connection": client(t)} {
-		res, reused, err := post(t.Context(), c, r.addr)
+		res, reused, err := post(t.Context(), c, "http://"+r.addr)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -253,7 +250,7 @@ func TestInterruptSkipsTheDelay(t *testing.T) {
 	}
 	<-r.draining
 	<-r.closing
-	if _, _, err := post(t.Context(), client(t), r.addr); !refused(err) {
+	if _, _, err := post(t.Context(), client(t), "http://"+r.addr); !refused(err) {
 		t.Errorf("a call after the drain: %v, want connection refused", err)
 	}
 }
@@ -280,7 +277,7 @@ func TestEndOfContextIsLikeAnInterruptAndCancelsNoCall(t *testing.T) {
 	addr := (<-ready).String()
 	answered := make(chan error, 1)
 	go func() {
-		_, _, err := post(t.Context(), client(t), addr)
+		_, _, err := post(t.Context(), client(t), "http://"+addr)
 		answered <- err
 	}()
 	<-entered
@@ -306,7 +303,7 @@ func TestDrainEndsStreamsAndWaitsForThem(t *testing.T) {
 	})
 	answered := make(chan error, 1)
 	go func() {
-		_, _, err := post(t.Context(), client(t), r.addr)
+		_, _, err := post(t.Context(), client(t), "http://"+r.addr)
 		answered <- err
 	}()
 	<-entered
@@ -338,7 +335,7 @@ func TestCallsThatOutlastTheDrainAreCut(t *testing.T) {
 			})
 			answered := make(chan error, 1)
 			go func() {
-				_, _, err := post(t.Context(), client(t), r.addr)
+				_, _, err := post(t.Context(), client(t), "http://"+r.addr)
 				answered <- err
 			}()
 			<-entered
@@ -361,7 +358,7 @@ func TestCallsThatOutlastTheDrainAreCut(t *testing.T) {
 func TestIdleConnectionsDoNotHoldTheDrain(t *testing.T) {
 	r := start(t, shutdown(0, time.Hour), ok)
 	c := client(t)
-	if _, _, err := post(t.Context(), c, r.addr); err != nil { // leaves an idle connection
+	if _, _, err := post(t.Context(), c, "http://"+r.addr); err != nil { // leaves an idle connection
 		t.Fatal(err)
 	}
 	silent, err := net.Dial("tcp", r.addr) // and one that never says a word
@@ -404,6 +401,9 @@ func TestRequestUnderWayWhenTheListenerCloses(t *testing.T) {
 			if answers := strings.Count(string(first)+string(rest), "HTTP/1.1 200 OK"); answers != 2 {
 				t.Errorf("%d answers to two requests: %q", answers, rest)
 			}
+			if !strings.Contains(string(rest), "Connection: close") {
+				t.Errorf("the last answer does not say Connection: close: %q", rest)
+			}
 			if err := <-r.done; err != nil {
 				t.Errorf("Serve: %v", err)
 			}
@@ -425,90 +425,4 @@ func TestOversizedHeadersAreRefused(t *testing.T) {
 			t.Errorf("%d bytes of headers: status %d, want %d", size, res.StatusCode, status)
 		}
 	}
-}
-
-func TestTLSListenerDrainsBothHTTPVersions(t *testing.T) {
-	cfg := shutdown(200*time.Millisecond, 10*time.Second)
-	var roots *x509.CertPool
-	cfg.HTTP.TLS, roots = certificate(t)
-	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
-			var served atomic.Int64
-			busy := make(chan struct{})
-			r := start(t, cfg, func(w http.ResponseWriter, r *http.Request) {
-				ok(w, r)
-				if served.Add(1) == 20 {
-					close(busy)
-				}
-			})
-			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
-			defer tr.CloseIdleConnections()
-			c := &http.Client{Transport: tr}
-			call := func() error {
-				res, err := c.Post("https://"+r.addr+"/mcp/x", "application/json", strings.NewReader("{}"))
-				if err != nil {
-					return err
-				}
-				defer res.Body.Close()
-				if (res.ProtoMajor == 2) != http2 {
-					t.Errorf("served by %s", res.Proto)
-				}
-				_, err = io.Copy(io.Discard, res.Body)
-				return err
-			}
-			ended := make(chan error, 1)
-			go func() {
-				for {
-					if err := call(); err != nil {
-						ended <- err
-						return
-					}
-				}
-			}()
-			<-busy
-			r.signals <- syscall.SIGTERM
-			if err := <-ended; !refused(err) {
-				t.Errorf("a call failed while the server drained: %v", err)
-			}
-			if err := <-r.done; err != nil {
-				t.Errorf("Serve: %v", err)
-			}
-		})
-	}
-}
-
-// certificate writes a self-signed certificate for 127.0.0.1 and returns it with
-// the pool that trusts it.
-func certificate(t *testing.T) (TLSConfig, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	files := TLSConfig{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
-	for file, block := range map[string]*pem.Block{
-		files.CertFile: {Type: "CERTIFICATE", Bytes: der},
-		files.KeyFile:  {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return files, pool
 }

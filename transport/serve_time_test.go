@@ -102,8 +102,8 @@ func TestDrainTimes(t *testing.T) {
 	}{
 		"nothing in flight":        {syscall.SIGTERM, 0, 5 * time.Second, 5 * time.Second, false},
 		"interrupt":                {os.Interrupt, 0, 0, 0, false},
-		"call ends in the delay":   {syscall.SIGTERM, 4 * time.Second, 5 * time.Second, 5*time.Second + lastChance, false},
-		"call ends in the drain":   {syscall.SIGTERM, 30 * time.Second, 5 * time.Second, 30*time.Second + lastChance, false},
+		"call ends in the delay":   {syscall.SIGTERM, 4 * time.Second, 5 * time.Second, 5 * time.Second, false},
+		"call ends in the drain":   {syscall.SIGTERM, 30 * time.Second, 5 * time.Second, 30 * time.Second, false},
 		"call outlasts the drain":  {syscall.SIGTERM, time.Hour, 5 * time.Second, 40 * time.Second, true},
 		"call outlasts, interrupt": {os.Interrupt, time.Hour, 0, 35 * time.Second, true},
 	}
@@ -142,9 +142,10 @@ func TestDrainTimes(t *testing.T) {
 func TestClientMayReuseAConnectionThatWasBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
-		b := startBubble(t, func(http.ResponseWriter, *http.Request) {
+		b := startBubble(t, func(w http.ResponseWriter, _ *http.Request) {
 			if first {
 				first = false
+				_ = http.NewResponseController(w).Flush()
 				time.Sleep(20 * time.Second)
 			}
 		})

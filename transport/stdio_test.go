@@ -74,15 +74,10 @@ func TestReadFrame(t *testing.T) {
 		"empty array":             {"[]\n{}\n", []string{"{}"}, []int{-32600}},
 		"batch":                   {"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n", nil, []int{-32600}},
 		"scalars":                 {"1\n\"a\"\ntrue\n{}\n", []string{"{}"}, []int{-32600, -32600, -32600}},
-		"longest line": {longest + "
-{}
-", []string{longest, "{}"}, nil},
-		"longest line at end": {longest, []string{longest}, nil},
-		"over-long line": {longest + " 
-{}
-", []string{"{}"}, []int{-32600}},
-		"over-long line at end": {"{}
-" + longest + " ", []string{"{}"}, []int{-32600}},
+		"longest line":            {longest + "\r\n{}\n", []string{longest, "{}"}, nil},
+		"longest line at end":     {longest, []string{longest}, nil},
+		"over-long line":          {longest + " \n{}\n", []string{"{}"}, []int{-32600}},
+		"over-long line at end":   {"{}\n" + longest + " ", []string{"{}"}, []int{-32600}},
 		"far too long line":       {strings.Repeat("x", 300000) + "\n{}\n", []string{"{}"}, []int{-32600}},
 		"far too long at end":     {strings.Repeat("x", 300000), nil, []int{-32600}},
 		"long run of white space": {strings.Repeat(" ", 300000) + "\n{}\n", []string{"{}"}, []int{-32600}},
