@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -98,7 +97,7 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 		GotFirstResponseByte: func() { answered.Store(true) },
 	})
 	resp, err := c.post(traced, call, header)
-	if err != nil && !answered.Load() && ctx.Err() == nil && kindOf(err) == Reset {
+	if err != nil && !answered.Load() && kindOf(err) == Reset {
 		return c.post(ctx, call, header)
 	}
 	return resp, err
@@ -110,8 +109,8 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 // also repeats after the service may have read it; without GetBody it cannot.
 func (c *Client) post(ctx context.Context, call Call, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.Tool.URL, bytes.NewReader(call.Body))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnsendable, err)
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, errUnsendable
 	}
 	req.Header = header
 	if c.replayed {
@@ -151,22 +150,22 @@ func passOn(h http.Header, name string, values []string) error {
 	if slices.ContainsFunc(values, isBlank) {
 		values = slices.DeleteFunc(slices.Clone(values), isBlank)
 	}
-	if !slices.ContainsFunc(values, isUnsendable) {
-		if len(values) > 0 {
-			h[name] = values
-		}
-		return nil
+	if slices.ContainsFunc(values, isUnsendable) {
+		return errUnsendable
 	}
-	return errUnsendable
+	if len(values) > 0 {
+		h[name] = values
+	}
+	return nil
 }
 
 // passTrace passes the trace context on, from _meta or else from the caller's
 // header, never mixed. It is only a hint: what cannot be a header is left out
 // rather than let fail the call, and a state without its parent means nothing.
 func passTrace(h http.Header, call Call) {
-	parent, state := []string{call.Traceparent}, []string{call.Tracestate}
-	if call.Traceparent == "" {
-		parent, state = call.Header["Traceparent"], call.Header["Tracestate"]
+	parent, state := call.Header["Traceparent"], call.Header["Tracestate"]
+	if call.Traceparent != "" {
+		parent, state = []string{call.Traceparent}, []string{call.Tracestate}
 	}
 	if len(parent) != 1 || isBlank(parent[0]) || isUnsendable(parent[0]) {
 		return

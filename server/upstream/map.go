@@ -105,7 +105,7 @@ func (m *mapping) unannounced(text []byte) Result {
 	if jsonwire.Check(text, answerLimits) == nil {
 		return m.json(text)
 	}
-	if utf8.Valid(text) {
+	if utf8.Valid(m.answer.Body) {
 		return m.text(text)
 	}
 	return m.binary("application/octet-stream")
@@ -124,7 +124,7 @@ func (m *mapping) json(text []byte) Result {
 	if m.tool.Output == nil {
 		return m.success(m.textItem(shown))
 	}
-	if breaches := m.breaches(compact); len(breaches) > 0 {
+	if breaches := m.tool.Output.Validate(compact); len(breaches) > 0 {
 		return m.mismatch(breaches, shown)
 	}
 	result := m.success(m.textItem(shown))
@@ -150,16 +150,6 @@ func (m *mapping) structured(value []byte) json.RawMessage {
 		return nil
 	}
 	return value
-}
-
-// breaches validates a checked value against the tool's outputSchema. Validators
-// cannot be trusted with endless numbers or unlike members of one name, so those
-// are breaches as well.
-func (m *mapping) breaches(value []byte) []schema.Breach {
-	if err := jsonwire.Check(value, jsonwire.ArgumentLimits); err != nil {
-		return []schema.Breach{breachOf(err)}
-	}
-	return m.tool.Output.Validate(value)
 }
 
 func (m *mapping) mismatch(breaches []schema.Breach, answer []byte) Result {

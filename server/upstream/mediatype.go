@@ -50,7 +50,8 @@ func isText(media string) bool {
 		"application/javascript", "application/csv":
 		return true
 	}
-	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+yaml")
+	application := strings.HasPrefix(media, "application/") // image/svg+xml is a picture
+	return strings.HasPrefix(media, "text/") || application && (strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+yaml"))
 }
 
 // toUTF8 converts a body of the declared charset to UTF-8 without byte order

@@ -34,7 +34,7 @@ func (m *mapping) rich() Result {
 		if !hasStructured {
 			return m.badRich(schema.Breach{Pointer: "/structuredContent", Text: "missing, but the tool has an outputSchema"})
 		}
-		if breaches := m.breaches(structured); len(breaches) > 0 {
+		if breaches := m.tool.Output.Validate(structured); len(breaches) > 0 {
 			return m.mismatch(breaches, structured)
 		}
 	}
