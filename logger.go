@@ -11,7 +11,7 @@ import (
 // newLogger logs to file: coloured lines on a terminal, JSON anywhere else.
 func newLogger(file *os.File, level slog.Level) *slog.Logger {
 	if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return slog.New(tint.NewHandler(file, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
+		return slog.New(tint.NewTextHandler(file, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
 	}
 	return slog.New(slog.NewJSONHandler(file, &slog.HandlerOptions{Level: level}))
 }

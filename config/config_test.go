@@ -36,7 +36,7 @@ func TestLoadOfAnEmptyFileIsTheDefault(t *testing.T) {
 }
 
 func TestLoadReadsEverySection(t *testing.T) {
-	got, dir, err := load(t, `
+	_, dir, err := load(t, `
 identity: mcp-insurance-core
 listen: ":9000"
 http:
@@ -75,7 +75,7 @@ shutdown: { delay: 1s, drain: 21s }
 	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err = Load(filepath.Join(dir, "tollgate.yaml"), environment("TOKEN", "s3cret"))
+	got, err := Load(filepath.Join(dir, "tollgate.yaml"), environment("TOKEN", "s3cret"))
 	if err != nil {
 		t.Fatal(err)
 	}
