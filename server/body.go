@@ -33,8 +33,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	control := http.NewResponseController(w)
 	// A writer without deadlines (a test's recorder) has no slow client either.
 	if control.SetReadDeadline(time.Now().Add(bodyTimeLimit)) == nil {
-		// Left in place the deadline would end the request itself: net/http
-		// watches the connection for the client's leaving.
+		// The limit is the body's alone. What watches the connection for the
+		// client's leaving must not run into it.
 		defer control.SetReadDeadline(time.Time{})
 	}
 	var body bytes.Buffer

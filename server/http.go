@@ -165,7 +165,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key
 	d := &door{route: rt, server: rt.built(), header: r.Header, http: x}
 	ctx, cancel := context.WithCancel(withDoor(r.Context(), d))
 	defer cancel()
-	x.ctx = ctx
 	handler := s.json
 	if x.msg.method == methodListen || wantsStream {
 		stream := s.newStreamWriter(w, cancel)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // The SDK may tell of a change between registering a subscription and
@@ -33,6 +34,26 @@ func TestAcknowledgementComesFirst(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.sent, sent); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.said, diff)
+		}
+	}
+}
+
+// After a cancellation nothing more is said of a subscription, whatever the SDK
+// has on its way.
+func TestSubscriptionsOnFramesThatAreOver(t *testing.T) {
+	id := func(raw string) jsonrpc.ID { return sdkID([]byte(raw)) }
+	c := &session{flights: map[jsonrpc.ID]*flight{
+		id(`"open"`):      {subscription: subscription{acked: true}},
+		id(`"cancelled"`): {cancelled: true, subscription: subscription{acked: true}},
+	}}
+	for raw, want := range map[string]bool{`"open"`: true, `"cancelled"`: false, `"never was"`: false, `1`: false} {
+		note := &jsonrpc.Request{Method: noteListChanged, Params: []byte(`{"_meta":{"io.modelcontextprotocol/subscriptionId":` + raw + `}}`)}
+		data, err := jsonrpc.EncodeMessage(note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := c.note(note, data); (first != nil) != want {
+			t.Errorf("for %s: %s", raw, first)
 		}
 	}
 }
