@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"tollgate/transport"
@@ -18,7 +20,9 @@ type serveCmd struct {
 	source
 }
 
-// Run listens at once and serves until a signal. Routes load in the background.
+// Run listens at once and serves until a signal. Routes load in the background;
+// when their first load is over, a line in the log says so, and the demo shows
+// what to try.
 func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
 	p, err := assemble(c.source, "", log)
 	if err != nil {
@@ -38,15 +42,14 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
+	var announcing sync.WaitGroup
 	err = transport.Serve(ctx, transport.ServeOptions{
 		Config:  settings,
 		Handler: transport.Guard(settings, p.config.Upstream.PassHeaders, p.server),
 		Signals: signals,
 		Ready: func(addr net.Addr) {
 			log.Info("listening", "address", addr.String())
-			if p.demo != nil {
-				welcome(std.out, baseURL(settings, addr), p.demo)
-			}
+			announcing.Go(func() { p.announce(std.out, baseURL(settings, addr), log) })
 		},
 		CloseStreams: p.server.CloseStreams,
 		Logger:       log,
@@ -55,7 +58,25 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		return err // at once: nothing is waited for
 	}
 	p.close()
+	announcing.Wait()
 	return err
+}
+
+// announce waits for the first load, which also ends when the parts are closed,
+// and tells what came of it.
+func (p *parts) announce(to io.Writer, base string, log *slog.Logger) {
+	<-p.registry.Preloaded()
+	routes := p.registry.Status().Routes
+	ready := 0
+	for _, route := range routes {
+		if route.ContentHash != "" {
+			ready++
+		}
+	}
+	log.Info("first load is over", "routes", len(routes), "ready", ready)
+	if p.demo != nil {
+		welcome(to, base, p.demo)
+	}
 }
 
 // baseURL is the gateway's address as seen from this machine.

@@ -103,8 +103,8 @@ type gateway struct {
 	exited chan struct{}
 }
 
-// serve starts "tollgate serve" on a free port and waits until it listens. The
-// test's end kills it if it still runs.
+// serve starts "tollgate serve" on a free port and waits until it has tried to
+// load its routes. The test's end kills it if it still runs.
 func serve(t *testing.T, c command) *gateway {
 	t.Helper()
 	c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)
@@ -133,6 +133,7 @@ func serve(t *testing.T, c command) *gateway {
 		t.Fatalf("the listening line has no address: %s", line)
 	}
 	g.URL = "http://" + entry.Address
+	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
 	return g
 }
 
