@@ -110,6 +110,24 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+var jsonBlock = regexp.MustCompile("(?s)```json\n(.*?)```")
+
+// TestTheGuidesManifestIsGood holds what Tool Service teams copy against the
+// validator.
+func TestTheGuidesManifestIsGood(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("docs", "tool-service-guide.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := jsonBlock.FindStringSubmatch(string(data))
+	if block == nil {
+		t.Fatal("the guide shows no manifest")
+	}
+	if o := (command{args: []string{"lint", "-"}, stdin: block[1]}).run(t); o.code != 0 {
+		t.Errorf("the guide's manifest is refused:\n%s", o.stdout)
+	}
+}
+
 // TestCIRunsTheReadmesTests keeps the README's second command and CI's the same.
 func TestCIRunsTheReadmesTests(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(".ci", "run"))

@@ -2,9 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // conversation is what a client of each era says first, and its two requests.
@@ -102,6 +107,59 @@ func TestStdioPassesTheCallersHeaders(t *testing.T) {
 				t.Errorf("the log shows a header's value:\n%s", o.stderr)
 			}
 		})
+	}
+}
+
+func TestTheRelayPresentsAKeyAndKeepsItToItself(t *testing.T) {
+	seen := make(chan string, 8)
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Get("Authorization")
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer gateway.Close()
+	o := command{
+		args:  []string{"stdio", "--url", gateway.URL + "/mcp/plant", "--log-level", "debug"},
+		env:   []string{"TOLLGATE_API_KEY=sentinel-key"},
+		stdin: conversations["2026-07-28"][1] + "\n",
+	}.run(t)
+	if got := <-seen; got != "Bearer sentinel-key" {
+		t.Errorf("the gateway got Authorization %q", got)
+	}
+	if m := answers(t, o.stdout)["2"]; m.Error == nil {
+		t.Errorf("the refused request was not answered with an error: %s", o.stdout)
+	}
+	if strings.Contains(o.stdout+o.stderr, "sentinel") {
+		t.Errorf("the key is shown:\n%s\n%s", o.stdout, o.stderr)
+	}
+}
+
+func TestStdioEndsOnASignal(t *testing.T) {
+	cmd := command{args: []string{"stdio", "--fixtures", "--route", "plant"}}.prepare(t.Context())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, exited := newTranscript(), make(chan struct{})
+	cmd.Stdout = stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		cmd.Wait()
+		close(exited)
+	}()
+	io.WriteString(stdin, conversations["2025-11-25"][0]+"\n")
+	stdout.await(t, exited, "serverInfo")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // its input stays open
+		t.Fatal(err)
+	}
+	select {
+	case <-exited:
+	case <-time.After(patience):
+		t.Fatal("the process does not end")
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
 	}
 }
 

@@ -87,3 +87,36 @@ func TestEverySampleLoads(t *testing.T) {
 		t.Errorf("found %d samples; the documents have more", samples)
 	}
 }
+
+var keyMention = regexp.MustCompile("`((?:registry|upstream|http|shutdown)\\.[A-Za-z.]+)`")
+
+// TestDocumentsNameKeysThatExist finds misspelt and outdated keys in running text.
+func TestDocumentsNameKeysThatExist(t *testing.T) {
+	var paths []string
+	for _, key := range Keys() {
+		paths = append(paths, key.Path)
+	}
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mentions := 0
+	for _, document := range append(documents, filepath.Join(root, "README.md")) {
+		data, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range keyMention.FindAllStringSubmatch(string(data), -1) {
+			mentions++
+			exists := func(path string) bool {
+				return path == m[1] || strings.HasPrefix(path, m[1]+".") || strings.HasPrefix(path, m[1]+"[")
+			}
+			if !slices.ContainsFunc(paths, exists) {
+				t.Errorf("%s names the key %s, which does not exist", document, m[1])
+			}
+		}
+	}
+	if mentions < 40 {
+		t.Errorf("found %d mentions of keys; the documents have more", mentions)
+	}
+}
