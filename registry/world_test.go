@@ -317,4 +317,3 @@ func (c *changes) take() []string {
 	c.seen = nil
 	return seen
 }
-
