@@ -93,12 +93,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
 	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
-		counts, first, recheck := s.confirmsEmpty(now, r.config.EmptyConfirm)
-		if first {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "service says it has no tools; its list stays until a second answer agrees",
-				s.who, slog.Duration("earliest", r.config.EmptyConfirm))
-		}
-		if !counts {
+		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
 			r.succeeded(&s.origin, min(next, recheck))
 			return
 		}

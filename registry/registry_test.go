@@ -45,10 +45,10 @@ func TestStaticRoutes(t *testing.T) {
 func TestFallbackFile(t *testing.T) {
 	file := fallbackFile(t, manifestOf("alpha", "a.file"))
 	in(t, func(t *testing.T, w *world) {
-		w.put(alpha.url(), after(time.Second, status(503, "")))
+		w.put(alpha.url(), after(2*time.Second, status(503, "")))
 		route := Route{Key: "plant", Services: []Service{staticService(alpha, file)}}
 		r := w.registry(t, static(route))
-		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.file") }); took != time.Second {
+		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.file") }); took != 2*time.Second {
 			t.Errorf("the file served after %v: the origin comes first", took)
 		}
 		bundle := func() BundleStatus { return r.Status().Routes[0].Bundles[0] }
@@ -57,7 +57,7 @@ func TestFallbackFile(t *testing.T) {
 		}
 		// The origin wins as soon as it answers, and the file never comes back.
 		w.serve(alpha, "a.origin")
-		w.at(6)
+		w.at(7)
 		wantTools(t, ask(t, r, "plant"), "a.origin")
 		if b := bundle(); b.Condition != Healthy || b.Source != SourceOrigin {
 			t.Errorf("shown as %+v", b)
