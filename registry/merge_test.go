@@ -256,7 +256,6 @@ func TestToolURL(t *testing.T) {
 		{"http://h.test/mcp", "a.search", "", "http://h.test/mcp/a.search"},
 		{"http://h.test/mcp", "a/b/c", "", "http://h.test/mcp/a/b/c"},
 		{"http://h.test", "search", "", "http://h.test/search"},
-		{"http://h.test/", "search", "", "http://h.test/search"},
 		{"http://h.test:8080/x/y", "search", "v2/find", "http://h.test:8080/x/y/v2/find"},
 		{"http://h.test/mcp", "search", "with space", "http://h.test/mcp/with%20space"},
 		{"http://h.test/mcp", "search", "with%20space", "http://h.test/mcp/with%20space"},

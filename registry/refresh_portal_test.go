@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -429,6 +430,28 @@ func TestChangedToolAtAnEqualVersionIsWarnedOf(t *testing.T) {
 		ask(t, r, "plant")
 		got := w.log.with("WARN", "without a new _meta.version")
 		if len(got) != 1 || !strings.Contains(got[0], `"tool":"a.sly"`) || !strings.Contains(got[0], `"service":"alpha"`) {
+			t.Errorf("warned of %q", got)
+		}
+	})
+}
+
+func TestOrderOfMembersIsNoChange(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}})
+		tool := `{"name":"a.one","description":"x","inputSchema":%s,"_meta":{"version":"1"}}`
+		document := `{"bundleId":"alpha","tools":[` + tool + `,{"name":"a.%s","description":"x","inputSchema":{"type":"object"},"_meta":{"version":"1"}}]}`
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"type":"object","title":"t"}`, "two")))
+		r := w.loaded(t)
+		before := ask(t, r, "plant")
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, "two")))
+		w.at(300)
+		if ask(t, r, "plant") != before {
+			t.Error("another order of members made a new snapshot")
+		}
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, "three")))
+		w.at(600)
+		wantTools(t, ask(t, r, "plant"), "a.one a.three")
+		if got := w.log.with("_meta.version"); len(got) != 0 {
 			t.Errorf("warned of %q", got)
 		}
 	})

@@ -129,11 +129,16 @@ func (r *Registry) logChange(s *service, before, after *Manifest, findings []Fin
 		if was == nil || was.Version != t.Version {
 			continue
 		}
-		if !bytes.Equal(appendPublished(nil, was, was.OutputSchema), appendPublished(nil, t, t.OutputSchema)) {
+		if !bytes.Equal(publishedContent(was), publishedContent(t)) {
 			r.log.LogAttrs(r.ctx, slog.LevelWarn, "tool changed without a new _meta.version", s.who,
 				slog.String("tool", string(t.Name)), slog.String("version", t.Version))
 		}
 	}
+}
+
+// publishedContent is what t publishes, whatever the order of its members.
+func publishedContent(t *Tool) []byte {
+	return appendCanonical(nil, appendPublished(nil, t, t.OutputSchema))
 }
 
 // allHaveLists reports whether every route that uses s has a tool list.
