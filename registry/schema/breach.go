@@ -122,7 +122,7 @@ func each(names []string, at, text string) []Breach {
 // repair. Otherwise one breach says what the branches expect.
 func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 	at := pointer(e.InstanceLocation)
-	var near [][]Breach
+	var near, all [][]Breach
 	var texts []string
 	for _, branch := range e.Causes {
 		breaches := f.one(branch)
@@ -132,6 +132,7 @@ func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 		if !f.isOther(branch, len(e.InstanceLocation)) {
 			near = append(near, breaches)
 		}
+		all = append(all, breaches)
 		first := breaches[0]
 		text := first.Text
 		if rest := strings.TrimPrefix(first.Pointer, at); rest != "" {
@@ -145,7 +146,7 @@ func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 	case len(near) == 1:
 		return near[0]
 	case len(texts) == 1:
-		return []Breach{{at, texts[0]}}
+		return all[0]
 	}
 	if text, ok := oneOfTypes(e); ok {
 		return []Breach{{at, text}}
@@ -172,6 +173,13 @@ func (f *flattener) isOther(e *jsonschema.ValidationError, depth int) bool {
 		return inner == 0
 	case nil, *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 		return slices.ContainsFunc(e.Causes, func(cause *jsonschema.ValidationError) bool { return f.isOther(cause, depth) })
+	case *kind.AnyOf, *kind.OneOf:
+		for _, cause := range e.Causes {
+			if !f.isOther(cause, depth) {
+				return false
+			}
+		}
+		return len(e.Causes) > 0
 	}
 	return false
 }

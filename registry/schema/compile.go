@@ -119,6 +119,7 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	}
 	g := newGraph(root, c.anchored(compiler))
 	c.problems = append(c.problems, g.problems...)
+	c.checkReached(g)
 	s = &Schema{root: root, graph: g, skipped: g.skipPatterns()}
 	g.markBranches()
 	if len(g.problems) == 0 {
@@ -184,15 +185,22 @@ func (c *compilation) locate(err error) (places []string) {
 	case *jsonschema.ParseAnchorError:
 		add(pointerOf(e.URL)+"/$id", "not an anchor")
 	case *jsonschema.DuplicateIDError:
-		add(e.Ptr1+"/$id", "the $id is used twice")
+		add(later(e.Ptr1, e.Ptr2)+"/$id", "the $id is used twice")
 	case *jsonschema.DuplicateAnchorError:
-		add(e.Ptr2+"/$anchor", "the anchor is used twice")
+		add(later(e.Ptr1, e.Ptr2)+"/$anchor", "the anchor is used twice")
 	case *jsonschema.InvalidRegexError:
 		add(pointerOf(e.URL), "not a usable pattern: "+e.Err.Error())
 	default:
 		add("", "could not be compiled")
 	}
 	return places
+}
+
+func later(a, b string) string {
+	if comparePointers(a, b) > 0 {
+		return a
+	}
+	return b
 }
 
 // anchored compiles the subschemas that only a $dynamicRef may reach.

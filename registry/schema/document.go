@@ -34,8 +34,7 @@ var (
 // checkDocument checks, in a schema and its subschemas, what the library does
 // not: that each $schema is a supported draft, and that counts fit an integer.
 func (c *compilation) checkDocument(schema any, pointer string) {
-	object, ok := schema.(map[string]any)
-	if !ok {
+	if schema == nil {
 		return
 	}
 	if c.subschemas++; c.subschemas > maxSubschemas {
@@ -44,9 +43,11 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 		}
 		return
 	}
-	if draft, ok := object["$schema"]; ok && !supportedDraft(draft) {
-		c.problem(pointer+"/$schema", unsupportedDraft)
+	object, ok := schema.(map[string]any)
+	if !ok {
+		return
 	}
+	c.checkDraft(object, pointer)
 	for _, keyword := range countKeywords {
 		if tooLarge(object[keyword]) {
 			c.problem(pointer+"/"+keyword, "must be at most 9223372036854775807")
@@ -65,6 +66,24 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 		subs, _ := object[keyword].(map[string]any)
 		for name, sub := range subs {
 			c.checkDocument(sub, jsonwire.PointerTo(pointer+"/"+keyword, name))
+		}
+	}
+}
+
+func (c *compilation) checkDraft(object map[string]any, pointer string) {
+	if draft, ok := object["$schema"]; ok && !supportedDraft(draft) {
+		c.problem(pointer+"/$schema", unsupportedDraft)
+	}
+}
+
+// checkReached checks the drafts of subschemas that stand under no keyword and
+// are reached by reference.
+func (c *compilation) checkReached(g *graph) {
+	for n := range g.rank {
+		at := pointerOf(n.Location)
+		parent, name, found := c.member(at)
+		if object, ok := parent[name].(map[string]any); ok && found == at {
+			c.checkDraft(object, at)
 		}
 	}
 }

@@ -92,8 +92,8 @@ type graph struct {
 }
 
 // newGraph walks over a compiled schema. anchored are nodes that may be reached
-// through $dynamicRef only. It reports the reference cycles that consume no
-// value and the drafts that are not supported.
+// through $dynamicRef only. It reports the reference cycles that look at no part
+// of the value.
 func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) *graph {
 	g := &graph{
 		root:    root,
@@ -106,9 +106,6 @@ func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) *graph {
 		if n.DynamicAnchor != "" {
 			g.dynamic[n.DynamicAnchor] = append(g.dynamic[n.DynamicAnchor], n)
 		}
-		if n.DraftVersion < 7 {
-			g.problems = append(g.problems, Problem{pointerOf(n.Location), "of a draft that is " + unsupportedDraft})
-		}
 	}
 	g.findRecursiveTargets(nodes)
 	for _, n := range nodes {
@@ -117,7 +114,7 @@ func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) *graph {
 	return g
 }
 
-// collect lists all nodes that can be reached.
+// collect lists all nodes that can be reached, in the order of their places.
 func (g *graph) collect(todo []*jsonschema.Schema) []*jsonschema.Schema {
 	var nodes []*jsonschema.Schema
 	seen := map[*jsonschema.Schema]bool{}
@@ -139,6 +136,7 @@ func (g *graph) collect(todo []*jsonschema.Schema) []*jsonschema.Schema {
 			add(n.DynamicRef.Ref)
 		}
 	}
+	slices.SortFunc(nodes, func(a, b *jsonschema.Schema) int { return strings.Compare(a.Location, b.Location) })
 	return nodes
 }
 

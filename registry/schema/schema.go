@@ -6,6 +6,7 @@
 // The work is done by github.com/santhosh-tekuri/jsonschema; this package adds
 // what it lacks:
 //
+//   - decode.go: values, with numbers as written
 //   - compile.go, document.go: a schema's own faults, each at its JSON pointer
 //   - pattern.go, translate.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
@@ -16,8 +17,6 @@
 package schema
 
 import (
-	"bytes"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"tollgate/jsonwire"
@@ -61,10 +60,7 @@ func (s *Schema) Validate(value []byte) (breaches []Breach) {
 	if err := jsonwire.Check(value, valueLimits); err != nil {
 		return []Breach{unreadable(err)}
 	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		return []Breach{unreadable(err)}
-	}
+	v := decode(value)
 	work := s.workFor(len(value))
 	if work > maxWork {
 		var found *Breach
