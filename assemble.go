@@ -42,6 +42,18 @@ func (s source) load() (*config.Config, error) {
 // restricts the work to one route; "" is all of them. The caller closes the
 // parts.
 func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
+	p, err := newParts(s, only, log)
+	if err != nil {
+		return nil, err
+	}
+	p.registry.OnChange(p.server.RouteChanged)
+	p.registry.Start()
+	return p, nil
+}
+
+// newParts makes the parts and finds everything that is wrong with their
+// configuration. Nothing is fetched yet.
+func newParts(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
 	c, err := s.load()
 	if err != nil {
 		return nil, err
@@ -51,8 +63,6 @@ func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 		p.close()
 		return nil, err
 	}
-	p.registry.OnChange(p.server.RouteChanged)
-	p.registry.Start()
 	return p, nil
 }
 
