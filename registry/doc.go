@@ -1,1 +1,55 @@
+// Package registry turns what a Portal and Tool Services publish into one
+// immutable tool list per route, and keeps it: fresh while somebody asks,
+// as it was while an origin fails, and without any traffic while nobody does.
+//
+// The words: a route is one MCP endpoint. A Tool Service publishes a manifest,
+// its whole tool list. The Portal (or the static configuration in its place)
+// says which routes exist, which services each has, and where they are; nobody
+// else does. A [Snapshot] is the merged list of one route. Last-good is the
+// newest value that passed every check.
+//
+// # A tour, bottom up
+//
+// The wire. types.go has the values everything else is made of. [ParseManifest]
+// and [ParsePortal] (manifest*.go, portal_wire*.go) read the two documents,
+// strictly and completely: all that is wrong, each finding with a JSON pointer.
+// [CheckRoute], [CheckPrefix] and [CheckSiblings] hold for one route.
+// Package schema compiles the JSON Schemas in a manifest.
+//
+// Fetching. fetch.go gets one document within time and size bounds. What goes
+// wrong is a [Failure], a value with a one-word kind.
+//
+// Merging. merge.go makes a route's tools from its services' manifests: a pure
+// function, deterministic to the byte, in which nobody wins by luck.
+// snapshot.go encodes the result once; requests write those bytes.
+//
+// Clocks and flights. refresh_origin.go is one fetched document over time: when
+// it is due, the one check under way that everybody who needs it waits for, and
+// the retry clock that a failure starts. The Portal (refresh_portal.go) and
+// each service at each address (refresh_service.go) is an origin. An accepted
+// Portal answer makes a new index of routes; an accepted manifest makes the
+// routes that use it merge anew (refresh_route.go).
+//
+// Who asks. refresh.go is a request: it starts or joins the flights of what is
+// due and waits a bounded time. refresh_preload.go asks once at start,
+// refresh_watch.go for subscribers. Nothing else starts a fetch.
+//
+// The outside. registry.go assembles it as a [Registry]; refresh_notify.go
+// tells who listens of new lists; status.go shows an operator the state.
+//
+// # Concurrency
+//
+// A request reads two immutable values behind atomic pointers: the index of
+// routes, and the route's live state with its Snapshot. It locks nothing unless
+// something is due. Behind that, each value has one writer at a time: a service
+// or the Portal is changed by its own flight, an index by the Portal's, a
+// route's live state under that route's lock. Locks are taken in the order
+// route, then one of notices, watches, loader, then Registry.mu, then origin.
+//
+// # What comes later
+//
+// A last-good store that outlives the process plugs in at two places: a
+// manifest or Portal answer is accepted in serviceAnswered and portalAnswered,
+// and service.newest is where a stored copy would stand between the origin's
+// and the fallback file.
 package registry

@@ -19,17 +19,19 @@ type ToolName string
 // Level says how bad a Finding is.
 type Level string
 
+// The levels of findings.
 const (
 	Breach  Level = "ERROR" // the document is refused
 	Warning Level = "WARN"  // the document is accepted; its author should look
 )
 
 // Finding is one thing the validator has to say about a manifest or a registry
-// answer.
+// answer. Both strings fit on one line of a log or terminal: they are bounded,
+// and show control, invisible and bidirectional characters as escapes.
 type Finding struct {
 	Level   Level
-	Pointer string // JSON pointer (RFC 6901) into the document; "" is the whole document
-	Text    string // what is wrong and what would be right; never quotes secrets
+	Pointer string // JSON pointer (RFC 6901) into the document, of the member that should be there if one is missing; "" is the whole document; very long ones end in "…"
+	Text    string // what is wrong and what would be right, to be read after the pointer; never quotes an address or a secret
 }
 
 // Service is one Tool Service attached to a route, as the Portal or the static
@@ -37,7 +39,7 @@ type Finding struct {
 type Service struct {
 	Key          ServiceKey
 	ManifestURL  string // where the manifest is fetched
-	BaseEndpoint string // calls go below it; no query, no trailing slash
+	BaseEndpoint string // calls go below it; no query, no trailing slash: see CleanBase
 	NamePrefix   string // every tool name of the service starts with it; may be empty
 	Enabled      bool   // false: not fetched, contributes nothing
 	FallbackFile string // manifest used while none was ever fetched; "" = none (static configuration only)
@@ -46,9 +48,9 @@ type Service struct {
 // Route is one route as declared. A Route with Breaches is invalid: it is kept
 // at its last-good declaration and the breaches are shown.
 type Route struct {
-	Key      RouteKey
-	Services []Service
-	Breaches []Finding
+	Key      RouteKey  // always valid in an accepted answer
+	Services []Service // in the order declared; not to be used when there are Breaches
+	Breaches []Finding // at most about 20; pointers go into the registry answer
 }
 
 // Declaration is one accepted registry answer: the whole state of routes.
@@ -62,8 +64,8 @@ type Manifest struct {
 	BundleID ServiceKey
 	Revision string // for logs only; Hash is the truth
 	Tools    []*Tool
-	Hash     string // "sha256:…" over the manifest's content, independent of member order and white space
-	Raw      []byte // the document as it came, without BOM
+	Hash     string // "sha256:…" over bundleId and tools, independent of member order, white space and revision
+	Raw      []byte // the document as it came, without BOM; the raw fields of Tools alias it
 }
 
 // Tool is one tool as its manifest declares it. It is immutable and knows no
@@ -81,7 +83,7 @@ type Tool struct {
 	Output *schema.Schema // compiled OutputSchema; nil when the tool declares none
 
 	Version    string        // _meta.version
-	Timeout    time.Duration // _meta.timeoutMillis; 0 = the gateway's default
+	Timeout    time.Duration // _meta.timeoutMillis, not yet cut; 0 = the gateway's default
 	Enabled    bool          // _meta.enabled
 	Path       string        // _meta.path below the base endpoint, "" = the tool's name
 	Streams    bool          // _meta.streams
@@ -95,8 +97,8 @@ type Tool struct {
 type CostRule struct {
 	Estimate          string // "limit", "ids", "fixed"; "" = fixed 1
 	Argument          string // for limit and ids
-	Value             int64  // for fixed
-	NodeCalls         int64  // multiplier when a number; 0 = absent
+	Value             int64  // for fixed, at least 1
+	NodeCalls         int64  // multiplier when a number, at least 0; 0 = absent
 	NodeCallsArgument string // multiplier taken from this array argument's length
 }
 

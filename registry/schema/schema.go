@@ -2,13 +2,94 @@
 // 2020-12, 2019-09 and 7, without network or file access, with exact numbers,
 // with patterns written for ECMA-262, and with bounds that keep a hostile
 // schema or value from taking the process down.
+//
+// The work is done by github.com/santhosh-tekuri/jsonschema; this package adds
+// what it lacks:
+//
+//   - decode.go: values, with numbers as written
+//   - compile.go, document.go: a schema's own faults, each at its JSON pointer
+//   - pattern.go, translate.go: regular expressions of several languages
+//   - graph.go, cost.go, survey.go: a bound for the work of one validation
+//   - branch.go: branches of anyOf and oneOf told apart by a constant member
+//   - breach.go, text.go: errors as a language model can use them
+//
+// The keyword format is an annotation in every draft and never checked.
 package schema
 
-// Schema is a compiled JSON Schema. It is immutable and safe for concurrent use.
-type Schema struct{}
+import (
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"tollgate/jsonwire"
+)
+
+// Schema is a compiled JSON Schema. It is immutable and safe for concurrent
+// use. The zero value is not usable; Compile makes a Schema.
+type Schema struct {
+	root    *jsonschema.Schema
+	graph   *graph
+	perByte int64 // work per byte of a value; see cost.go
+	skipped []string
+	object  bool
+}
 
 // Breach is one place where a value does not fit its schema.
 type Breach struct {
-	Pointer string // JSON pointer into the value
-	Text    string // what the schema expects there
+	Pointer string // JSON pointer (RFC 6901) into the value, cut at about 200 bytes with "…"; "" is the whole value
+	Text    string // what the schema expects there, at most about 200 bytes
 }
+
+// valueLimits bound a value that is validated. They are wider than an agent's
+// arguments need, for Validate also sees what Tool Services answer; the number
+// bounds keep exact arithmetic cheap.
+var valueLimits = jsonwire.Limits{Depth: 1000, NumberLength: 400, NumberExponent: 400, Duplicates: true, InvalidUTF8: true}
+
+// Validate reports where value, one JSON text, does not fit the schema; none
+// means that it fits. Breaches come in the order of their pointers, at most 20
+// of them and about 1 KB of text; a last one without pointer says that there
+// are more.
+//
+// Numbers are compared exactly. Validate never panics, and its work is bounded:
+// a value that would take too much is a breach that says so, as is a pattern
+// that takes longer than 50 ms, or all of them longer than 500 ms.
+func (s *Schema) Validate(value []byte) (breaches []Breach) {
+	defer func() {
+		if recover() != nil {
+			breaches = []Breach{{Text: "could not be checked against its schema"}}
+		}
+	}()
+	if err := jsonwire.Check(value, valueLimits); err != nil {
+		return []Breach{unreadable(err)}
+	}
+	v := decode(value)
+	work := s.workFor(len(value))
+	if work > maxWork {
+		var found *Breach
+		if work, found = s.graph.survey(v); found != nil {
+			return []Breach{*found}
+		}
+	}
+	if work > lightWork {
+		heavy <- struct{}{}
+		defer func() { <-heavy }()
+	}
+	if err := s.root.Validate(v); err != nil {
+		return s.explain(err)
+	}
+	return nil
+}
+
+// workFor bounds the work of validating a value of so many bytes.
+func (s *Schema) workFor(length int) int64 {
+	if s.perByte > unlimited/int64(length) {
+		return unlimited
+	}
+	return s.perByte * int64(length)
+}
+
+// Skipped lists the patterns that are not enforced, because neither RE2 nor an
+// ECMA-262 engine can run them, as JSON pointer and reason. It is empty for
+// nearly every schema.
+func (s *Schema) Skipped() []string { return s.skipped }
+
+// DescribesObject reports whether the schema says "type":"object" at its root.
+func (s *Schema) DescribesObject() bool { return s.object }

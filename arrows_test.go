@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// arrows says which packages of this module each package may import, and why
+// nothing else. A new package needs a line here: decide its place first.
+var arrows = map[string]struct {
+	may    []string
+	reason string
+}{
+	"": {
+		may:    []string{"config", "fixtures", "jsonwire", "registry", "relay", "server", "server/upstream", "transport"},
+		reason: "main assembles the parts and has no behaviour of its own",
+	},
+	"config": {
+		may:    []string{"registry", "server", "server/upstream", "transport"},
+		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
+	},
+	"fixtures": {
+		reason: "the demo Portal and Tool Services are an independent witness of the wire: code shared with the gateway would share its mistakes",
+	},
+	"jsonwire": {
+		reason: "every package reads JSON through it, so it can depend on none of them",
+	},
+	"registry": {
+		may:    []string{"jsonwire", "registry/schema"},
+		reason: "the registry knows origins and snapshots; who asks for a snapshot, and over which protocol, is not its business",
+	},
+	"registry/schema": {
+		may:    []string{"jsonwire"},
+		reason: "the guards around the schema validator must be testable without a registry",
+	},
+	"relay": {
+		may:    []string{"jsonwire", "transport"},
+		reason: "the relay hands lines to a remote gateway and must not run a local one by accident",
+	},
+	"server": {
+		may:    []string{"jsonwire", "registry", "registry/schema", "server/upstream"},
+		reason: "the server answers MCP from snapshots; listeners and framing reach it through interfaces, so that every door meets the same core",
+	},
+	"server/upstream": {
+		may:    []string{"jsonwire", "registry", "registry/schema"},
+		reason: "forwarding needs the types of the registry and its schemas only; were it to know the server, results could depend on the door a call came through",
+	},
+	"transport": {
+		may:    []string{"jsonwire"},
+		reason: "transport is what is not MCP: it knows nothing of tools, so that a change of protocol does not touch listeners",
+	},
+}
+
+// outside says which package alone may import a third-party module, and why.
+var outside = map[string]struct {
+	only   []string
+	reason string
+}{
+	"github.com/alecthomas/kong":               {[]string{""}, "the command line is main's alone"},
+	"github.com/goccy/go-yaml":                 {[]string{"config"}, "one reader of YAML means one kind of error message"},
+	"github.com/lmittmann/tint":                {[]string{""}, "packages log through *slog.Logger and do not choose how it looks"},
+	"github.com/modelcontextprotocol/go-sdk":   {[]string{"", "server"}, "the SDK's traps are fenced in by one package; main only calls its client for tools and call"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {[]string{"registry/schema"}, "the validator panics on hostile input unless its guards stand around it"},
+	"github.com/dlclark/regexp2/v2":            {[]string{"registry/schema"}, "a backtracking pattern engine is safe only behind a time bound"},
+	"github.com/mark3labs/mcp-go":              {nil, "a client nobody here wrote serves tests only"},
+	"github.com/google/go-cmp":                 {nil, "a comparison that panics on unexported fields serves tests only"},
+	"encoding/json/v2":                         {nil, "an experiment of the standard library; its results may change under us"},
+}
+
+// goPackage is the part of `go list -json` the test reads.
+type goPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list output: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func TestImportArrows(t *testing.T) {
+	packages := listPackages(t)
+	seen := map[string]bool{}
+	for _, p := range packages {
+		name := ours(p.ImportPath)
+		seen[name] = true
+		rule, ok := arrows[name]
+		if !ok {
+			t.Errorf("package %q has no rule in arrows: decide which packages it may import, and say why", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if isOurs(imported) && !slices.Contains(rule.may, ours(imported)) {
+				t.Errorf("package %q imports %q, but %s", name, ours(imported), rule.reason)
+			}
+			for module, limit := range outside {
+				if within(imported, module) && !slices.Contains(limit.only, name) {
+					t.Errorf("package %q imports %s, but %s", name, imported, limit.reason)
+				}
+			}
+		}
+		if name == "fixtures" {
+			for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+				if isOurs(imported) && ours(imported) != name {
+					t.Errorf("a test of %q imports %q, but %s", name, ours(imported), rule.reason)
+				}
+			}
+		}
+	}
+	for name := range arrows {
+		if !seen[name] {
+			t.Errorf("arrows has a rule for %q, which is no package of this module", name)
+		}
+	}
+}
+
+func isOurs(path string) bool { return within(path, "tollgate") }
+
+// ours returns an import path below the module; "" is the module's root.
+func ours(path string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(path, "tollgate"), "/")
+}
+
+// within reports whether an import path is module or lies below it.
+func within(path, module string) bool {
+	return path == module || strings.HasPrefix(path, module+"/")
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+
+	"tollgate/config"
+	"tollgate/fixtures"
+	"tollgate/registry"
+	"tollgate/server"
+	"tollgate/server/upstream"
+)
+
+// parts are a gateway without a door: what every command that serves or calls
+// tools has in common.
+type parts struct {
+	config   *config.Config
+	demo     *fixtures.Demo // nil without --fixtures
+	upstream *upstream.Client
+	registry *registry.Registry
+	server   *server.Server
+}
+
+// load reads the configuration file, if there is one, and makes sure that
+// exactly one place says which routes there are.
+func (s source) load() (*config.Config, error) {
+	c := config.Default()
+	if s.Config != "" {
+		var err error
+		if c, err = config.Load(s.Config, os.LookupEnv); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.CheckOrigin(s.Fixtures.on); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// assemble makes the parts and starts loading routes in the background. only
+// restricts the work to one route; "" is all of them. The caller closes the
+// parts.
+func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
+	c, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{config: c}
+	if s.Fixtures.on {
+		if p.demo, err = fixtures.Start(fixtures.Options{Dir: s.Fixtures.dir, Logger: log}); err != nil {
+			return nil, err
+		}
+		p.useDemo()
+	}
+	version, _ := build()
+	if p.upstream, err = upstream.New(c.Upstream, version, log); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	p.registry, err = registry.New(registry.Options{
+		Config:    c.Registry.Config,
+		Routes:    c.StaticRoutes(),
+		OnlyRoute: only,
+		Transport: p.upstream.Transport(p.portalHost()...),
+		Logger:    log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	p.server, err = server.New(server.Options{
+		Config:     server.Config{Identity: c.Identity, MaxRequestBytes: int64(c.Transport.HTTP.MaxRequestBytes)},
+		Routes:     p.registry,
+		Upstream:   p.upstream,
+		Version:    version,
+		CacheScope: server.CachePublic,
+		Drain:      c.Transport.Shutdown.Drain,
+		Logger:     log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	p.registry.OnChange(p.server.RouteChanged)
+	p.registry.Start()
+	return p, nil
+}
+
+// useDemo makes the demo the Portal. A list of allowed hosts in the
+// configuration is about one's own services and must not shut the demo out.
+func (p *parts) useDemo() {
+	p.config.Registry.Portal.URL = p.demo.PortalURL
+	if len(p.config.Upstream.AllowedHosts) > 0 {
+		p.config.Upstream.AllowedHosts = append(p.config.Upstream.AllowedHosts, p.portalHost()...)
+	}
+}
+
+// portalHost is the host of the Portal, which the operator named and which
+// therefore needs no second mention among the allowed hosts.
+func (p *parts) portalHost() []string {
+	u, err := url.Parse(p.config.Registry.Portal.URL)
+	if err != nil || u.Hostname() == "" {
+		return nil
+	}
+	return []string{u.Hostname()}
+}
+
+// close ends what runs in the background and waits for it.
+func (p *parts) close() error {
+	if p.registry != nil {
+		p.registry.Close()
+	}
+	if p.upstream != nil {
+		p.upstream.Close()
+	}
+	if p.demo != nil {
+		p.demo.Close()
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"tollgate/registry"
+)
+
+// lintCmd validates documents of Tool Service teams and of Portals with the
+// gateway's own validators.
+type lintCmd struct {
+	Documents []string `arg:"" name:"file" help:"Manifests: files, or http(s) addresses to fetch. - is standard input."`
+	Portal    bool     `help:"The documents are registry answers of a Portal, not manifests."`
+}
+
+// lintFetchTimeout bounds the fetch of one document, answer included.
+const lintFetchTimeout = 10 * time.Second
+
+// Run prints one line per finding and fails when any is a breach.
+func (c lintCmd) Run(ctx context.Context, std streams) error {
+	limits := registry.DefaultConfig()
+	maxBytes := limits.Manifest.MaxBytes
+	if c.Portal {
+		maxBytes = limits.Portal.MaxBytes
+	}
+	failed := false
+	for _, name := range c.Documents {
+		data, err := readDocument(ctx, name, maxBytes, std.in)
+		findings := []registry.Finding{{Level: registry.Breach, Text: fmt.Sprint(err)}}
+		if err == nil {
+			findings = c.lint(data)
+		}
+		for _, f := range findings {
+			printFinding(std.out, shownName(name), f)
+			failed = failed || f.Level == registry.Breach
+		}
+	}
+	if failed {
+		return errFailedCheck
+	}
+	return nil
+}
+
+func (c lintCmd) lint(data []byte) []registry.Finding {
+	if !c.Portal {
+		return registry.LintManifest(data, registry.ManifestRules{})
+	}
+	declaration, findings := registry.ParsePortal(data)
+	if declaration == nil {
+		return findings
+	}
+	for _, route := range declaration.Routes {
+		findings = append(findings, route.Breaches...)
+	}
+	return findings
+}
+
+// printFinding writes "LEVEL file pointer text" on one line. The pointer to the
+// whole document, which is empty, is written as a dash so that columns hold.
+func printFinding(to io.Writer, file string, f registry.Finding) {
+	pointer := f.Pointer
+	if pointer == "" {
+		pointer = "-"
+	}
+	fmt.Fprintf(to, "%s %s %s %s\n", f.Level, file, oneLine(pointer), oneLine(f.Text))
+}
+
+// oneLine makes what a document's author wrote safe for a terminal line:
+// control and invisible characters are shown as \u escapes.
+func oneLine(s string) string {
+	if !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// shownName is a document's name without credentials of its address.
+func shownName(name string) string {
+	if u, err := url.Parse(name); err == nil && isAddress(name) {
+		return u.Redacted()
+	}
+	return name
+}
+
+func isAddress(name string) bool {
+	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+}
+
+// readDocument reads one document of at most maxBytes from a file, an address
+// or, for "-", from stdin.
+func readDocument(ctx context.Context, name string, maxBytes int, stdin io.Reader) ([]byte, error) {
+	switch {
+	case name == "-":
+		return readBounded(stdin, maxBytes)
+	case isAddress(name):
+		return fetchDocument(ctx, name, maxBytes)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		if path, ok := errors.AsType[*os.PathError](err); ok {
+			err = path.Err // the line names the file already
+		}
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	defer file.Close()
+	return readBounded(file, maxBytes)
+}
+
+// fetchDocument GETs an address the user named, as the registry would: no
+// redirect is followed and the answer is bounded.
+func fetchDocument(ctx context.Context, address string, maxBytes int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, lintFetchTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, errors.New("is not a usable address")
+	}
+	req.Header.Set("Accept", "application/json")
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the address, which may carry credentials
+		}
+		return nil, fmt.Errorf("cannot be fetched: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("cannot be fetched: status %d; redirects are not followed", resp.StatusCode)
+	}
+	return readBounded(resp.Body, maxBytes)
+}
+
+func readBounded(from io.Reader, maxBytes int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(from, int64(maxBytes)+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("is larger than %d bytes", maxBytes)
+	}
+	return data, nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"tollgate/config"
+	"tollgate/registry"
+	"tollgate/relay"
+	"tollgate/transport"
+)
+
+// stdioCmd serves one route over standard input and output, or relays to a
+// remote gateway. Standard output carries MCP and nothing else.
+type stdioCmd struct {
+	Route  string   `placeholder:"KEY" help:"The route to serve."`
+	URL    string   `name:"url" placeholder:"URL" help:"Relay to a route of a remote gateway instead, such as https://gateway.example/mcp/KEY."`
+	Header []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the caller, for the headers that pass through to Tool Services. May be given several times."`
+	source
+}
+
+// Run serves until standard input ends.
+func (c stdioCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
+	header, err := parseHeaders(c.Header)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch {
+	case (c.Route == "") == (c.URL == ""):
+		return &usageError{"give --route KEY to serve a route here, or --url URL to relay to a remote gateway"}
+	case c.URL != "" && (c.Config != "" || c.Fixtures.on):
+		return &usageError{"--url relays to a gateway that has its own configuration; leave out --config and --fixtures"}
+	case c.URL != "":
+		return unlessStopped(ctx, c.relay(ctx, std, log, header))
+	}
+	p, err := assemble(c.source, registry.RouteKey(c.Route), log)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	lines := transport.NewStdio(std.in, std.out, p.config.Transport.HTTP.MaxRequestBytes)
+	return unlessStopped(ctx, p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header))
+}
+
+// unlessStopped is err, but nil when a signal asked the process to end: that a
+// session ends in the middle of something is then no failure.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (c stdioCmd) relay(ctx context.Context, std streams, log *slog.Logger, header http.Header) error {
+	version, _ := build()
+	return relay.Run(ctx, relay.Options{
+		URL:     c.URL,
+		APIKey:  os.Getenv("TOLLGATE_API_KEY"),
+		Header:  header,
+		Lines:   transport.NewStdio(std.in, std.out, config.Default().Transport.HTTP.MaxRequestBytes),
+		Logger:  log,
+		Version: version,
+	})
+}
+
+var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \\t]*([^\\x00-\\x08\\x0a-\\x1f\\x7f]*)$")
+
+// parseHeaders reads "name: value" lines. Errors never show a value.
+func parseHeaders(lines []string) (http.Header, error) {
+	header := http.Header{}
+	for i, line := range lines {
+		parts := headerLine.FindStringSubmatch(line)
+		if parts == nil {
+			return nil, &usageError{fmt.Sprintf("--header number %d: want 'name: value'", i+1)}
+		}
+		header.Add(parts[1], strings.TrimRight(parts[2], " \t"))
+	}
+	return header, nil
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml/token"
+
+	"tollgate/registry"
+	"tollgate/server/upstream"
+	"tollgate/transport"
+)
+
+// check finds what is wrong with well-typed values: what each package says of
+// its own, and the rules that span packages.
+func (c *Config) check(positions map[string]*token.Position) []Problem {
+	k := checker{positions: positions}
+	if c.Identity == "" {
+		k.report("identity", "must not be empty")
+	}
+	for _, err := range flatten(c.Transport.Validate(), c.Transport.CheckToolTimeout(c.Registry.MaxToolTimeout)) {
+		k.take("", err)
+	}
+	for _, err := range flatten(c.Registry.Validate()...) {
+		k.take("registry", err)
+	}
+	for _, err := range flatten(c.Upstream.Validate()) {
+		k.take("upstream", err)
+	}
+	k.tlsFiles(c.Transport.HTTP.TLS)
+	k.routes(c.Registry)
+	return k.problems
+}
+
+// checker collects problems at the positions of their keys.
+type checker struct {
+	positions map[string]*token.Position
+	problems  []Problem
+}
+
+// report notes a problem of the key. A key that is not in the file has the place
+// of the nearest one around it.
+func (k *checker) report(key, format string, args ...any) {
+	p := Problem{Key: key, Text: fmt.Sprintf(format, args...)}
+	for at := key; at != ""; at = parent(at) {
+		if pos := k.positions[at]; pos != nil {
+			p.Line, p.Column = pos.Line, pos.Column
+			break
+		}
+	}
+	k.problems = append(k.problems, p)
+}
+
+// take notes an error of a package's own check, whose keys are below section.
+func (k *checker) take(section string, err error) {
+	if e, ok := errors.AsType[*transport.ConfigError](err); ok {
+		k.report(e.Key, "%s", e.Text)
+	} else if e, ok := errors.AsType[*registry.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
+	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
+	} else {
+		k.report(section, "%v", err)
+	}
+}
+
+// parent returns the key one level up: a.b[0] is in a.b, which is in a.
+func parent(key string) string { return key[:max(0, strings.LastIndexAny(key, ".["))] }
+
+// flatten returns the single errors that errs hold, joined or not.
+func flatten(errs ...error) []error {
+	var out []error
+	for _, err := range errs {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			out = append(out, flatten(joined.Unwrap()...)...)
+		} else if err != nil {
+			out = append(out, err)
+		}
+	}
+	return out
+}
+
+// tlsFiles tells at once what the listener would find out later.
+func (k *checker) tlsFiles(c transport.TLSConfig) {
+	for key, path := range map[string]string{"http.tls.certFile": c.CertFile, "http.tls.keyFile": c.KeyFile} {
+		if path == "" {
+			continue
+		}
+		if err := readable(path); err != nil {
+			k.report(key, "%v", err)
+		}
+	}
+}
+
+func readable(path string) error {
+	_, err := os.ReadFile(path)
+	return err
+}
+
+// routes applies to static routes what the Portal's answer has to obey.
+func (k *checker) routes(c Registry) {
+	if c.Routes == nil {
+		return
+	}
+	if len(c.Routes) == 0 {
+		k.report("registry.routes", "declares no route; give at least one, or remove the key")
+	}
+	for _, key := range sortedKeys(c.Routes) {
+		path := join("registry.routes", key)
+		if len(c.Routes[key]) == 0 {
+			k.report(path, "declares no services")
+			continue
+		}
+		for _, finding := range registry.CheckRoute(route(key, c.Routes[key])) {
+			k.report(path+keyOf(finding.Pointer), "%s", finding.Text)
+		}
+		for i, s := range c.Routes[key] {
+			k.service(fmt.Sprintf("%s[%d]", path, i), s)
+		}
+	}
+}
+
+// service checks what only static configuration has.
+func (k *checker) service(path string, s Service) {
+	if strings.Contains(s.BaseEndpoint, "?") {
+		k.report(path+".baseEndpoint", "must not have a query: calls go to {baseEndpoint}/{tool}")
+	}
+	if s.FallbackManifestFile != "" {
+		if err := readable(s.FallbackManifestFile); err != nil {
+			k.report(path+".fallbackManifestFile", "%v", err)
+		}
+	}
+}

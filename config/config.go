@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"tollgate/registry"
+	"tollgate/server"
+	"tollgate/server/upstream"
+	"tollgate/transport"
+)
+
+// Config is the whole configuration. Its parts are the structs of the packages
+// that act by them, and are documented there.
+type Config struct {
+	// Identity is the name the gateway gives itself (serverInfo.name). Default
+	// mcp-insurance-core.
+	Identity string `yaml:"identity"`
+
+	// Transport holds listen, http and shutdown.
+	Transport transport.Config `yaml:",inline"`
+
+	Registry Registry        `yaml:"registry"`
+	Upstream upstream.Config `yaml:"upstream"`
+}
+
+// Registry is the registry section: how origins are asked, and the routes that
+// stand in for a Portal.
+type Registry struct {
+	registry.Config `yaml:",inline"`
+
+	// Routes declares routes without a Portal: the Tool Services of each
+	// routeKey. It excludes Portal.URL. nil means not given; given, it needs at
+	// least one route, and each route at least one service.
+	Routes map[string][]Service `yaml:"routes"`
+}
+
+// Service is one Tool Service of a static route.
+type Service struct {
+	ID          string `yaml:"id"`          // serviceKey; equals the manifest's bundleId
+	ManifestURL string `yaml:"manifestUrl"` // where the manifest is fetched
+
+	// BaseEndpoint is what calls are POSTed below: {baseEndpoint}/{tool}.
+	BaseEndpoint string `yaml:"baseEndpoint"`
+
+	// NamePrefix starts every tool name of the service. Default "".
+	NamePrefix string `yaml:"namePrefix"`
+
+	// FallbackManifestFile is the manifest used as long as none was ever
+	// fetched. Default "": none.
+	FallbackManifestFile string `yaml:"fallbackManifestFile"`
+
+	// Enabled false means: not fetched, contributes nothing. Default true.
+	Enabled bool `yaml:"enabled"`
+}
+
+func (s *Service) setDefaults() { s.Enabled = true }
+
+// Default returns the configuration without a file. It has no origin of routes.
+func Default() *Config {
+	return &Config{
+		Identity:  server.DefaultConfig().Identity,
+		Transport: transport.DefaultConfig(),
+		Registry:  Registry{Config: registry.DefaultConfig()},
+		Upstream:  upstream.DefaultConfig(),
+	}
+}
+
+// notBuilt are the sections of parts that come with later builds. They are
+// refused rather than ignored: an operator who configures a budget must not
+// believe that it is kept.
+var notBuilt = map[string]string{
+	"management": "management listener",
+	"redis":      "Redis store",
+	"auth":       "authentication",
+	"cost":       "cost budgets",
+	"handles":    "state handles",
+	"telemetry":  "telemetry export",
+}
+
+// Load reads the file at path. lookup is the environment, usually os.LookupEnv.
+// Paths in the result are absolute. The error is a *Problems, or says that the
+// file cannot be read.
+func Load(path string, lookup func(name string) (string, bool)) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return parse(path, dir, data, lookup)
+}
+
+func parse(name, dir string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
+	c := Default()
+	d := decoder{lookup: lookup, absent: notBuilt}
+	d.decode(data, c)
+	problems := &Problems{File: name, List: d.problems}
+	if len(problems.List) == 0 {
+		// What could not be read is at its default; checking that as well would
+		// report problems nobody has.
+		c.resolvePaths(dir)
+		problems.List = c.check(d.positions)
+	}
+	if err := problems.sorted(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// resolvePaths makes the paths of the file relative to its directory.
+func (c *Config) resolvePaths(dir string) {
+	paths := []*string{&c.Transport.HTTP.TLS.CertFile, &c.Transport.HTTP.TLS.KeyFile, &c.Upstream.CAFile}
+	for _, services := range c.Registry.Routes {
+		for i := range services {
+			paths = append(paths, &services[i].FallbackManifestFile)
+		}
+	}
+	for _, path := range paths {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
+	}
+}

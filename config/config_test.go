@@ -1,0 +1,283 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tollgate/registry"
+)
+
+// load writes text to a file in a fresh directory and loads it.
+func load(t *testing.T, text string, env ...string) (*Config, string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tollgate.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(path, environment(env...))
+	return c, dir, err
+}
+
+func TestLoadOfAnEmptyFileIsTheDefault(t *testing.T) {
+	got, _, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), got); diff != "" {
+		t.Errorf("(-default +loaded):\n%s", diff)
+	}
+}
+
+func TestLoadReadsEverySection(t *testing.T) {
+	_, dir, err := load(t, `
+identity: mcp-insurance-core
+listen: ":9000"
+http:
+  tls: { certFile: cert.pem, keyFile: cert.pem }
+  allowedOrigins: [https://app.example]
+  allowedHosts: [gateway.example]
+  maxRequestBytes: 1000
+registry:
+  portal: { url: "http://portal.example/r", token: "${TOKEN}", refreshTTL: 0, maxBytes: 2000 }
+  manifest: { refreshTTL: 2m, connectTimeout: 2s, readTimeout: 4s, maxBytes: 3000 }
+  refreshWait: 500ms
+  coldWait: 9s
+  fetchConcurrency: 2
+  emptyConfirm: 0s
+  onMissingService: omit
+  retryInterval: 6s
+  missInterval: 7s
+  maxToolsPerService: 10
+  maxToolsPerRoute: 20
+  warnToolsPerRoute: 5
+  defaultToolTimeout: 3s
+  maxToolTimeout: 20s
+upstream:
+  passHeaders: [x-user]
+  passAuthorization: true
+  maxResponseBytes: 4000
+  maxInFlightPerService: 3
+  idleTimeout: 2s
+  proxyFromEnvironment: true
+  allowedHosts: [tools.example]
+shutdown: { delay: 1s, drain: 21s }
+`, "TOKEN", "s3cret")
+	if problems, ok := errors.AsType[*Problems](err); !ok || len(problems.List) != 2 {
+		t.Fatalf("want two problems for the missing certificate, got %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(filepath.Join(dir, "tollgate.yaml"), environment("TOKEN", "s3cret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Identity = "mcp-insurance-core"
+	want.Transport.Listen = ":9000"
+	want.Transport.HTTP.TLS.CertFile = filepath.Join(dir, "cert.pem")
+	want.Transport.HTTP.TLS.KeyFile = filepath.Join(dir, "cert.pem")
+	want.Transport.HTTP.AllowedOrigins = []string{"https://app.example"}
+	want.Transport.HTTP.AllowedHosts = []string{"gateway.example"}
+	want.Transport.HTTP.MaxRequestBytes = 1000
+	want.Transport.Shutdown.Delay = time.Second
+	want.Transport.Shutdown.Drain = 21 * time.Second
+	want.Registry.Config = registry.Config{
+		Portal:             registry.PortalConfig{URL: "http://portal.example/r", Token: "s3cret", MaxBytes: 2000},
+		Manifest:           registry.ManifestConfig{RefreshTTL: 2 * time.Minute, ConnectTimeout: 2 * time.Second, ReadTimeout: 4 * time.Second, MaxBytes: 3000},
+		RefreshWait:        500 * time.Millisecond,
+		ColdWait:           9 * time.Second,
+		FetchConcurrency:   2,
+		OnMissingService:   registry.OmitService,
+		RetryInterval:      6 * time.Second,
+		MissInterval:       7 * time.Second,
+		MaxToolsPerService: 10,
+		MaxToolsPerRoute:   20,
+		WarnToolsPerRoute:  5,
+		DefaultToolTimeout: 3 * time.Second,
+		MaxToolTimeout:     20 * time.Second,
+	}
+	want.Upstream.PassHeaders = []string{"x-user"}
+	want.Upstream.PassAuthorization = true
+	want.Upstream.MaxResponseBytes = 4000
+	want.Upstream.MaxInFlightPerService = 3
+	want.Upstream.IdleTimeout = 2 * time.Second
+	want.Upstream.ProxyFromEnvironment = true
+	want.Upstream.AllowedHosts = []string{"tools.example"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStaticRoutes(t *testing.T) {
+	c, dir, err := load(t, `
+registry:
+  routes:
+    second:
+      - { id: b, manifestUrl: "http://b.example/m", baseEndpoint: "http://b.example/", enabled: false }
+    first:
+      - { id: a, manifestUrl: "http://a.example/m", baseEndpoint: "http://a.example/mcp", namePrefix: "a.", fallbackManifestFile: tollgate.yaml }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []registry.Route{
+		{Key: "first", Services: []registry.Service{{Key: "a", ManifestURL: "http://a.example/m", BaseEndpoint: "http://a.example/mcp",
+			NamePrefix: "a.", Enabled: true, FallbackFile: filepath.Join(dir, "tollgate.yaml")}}},
+		{Key: "second", Services: []registry.Service{{Key: "b", ManifestURL: "http://b.example/m", BaseEndpoint: "http://b.example"}}},
+	}
+	if diff := cmp.Diff(want, c.StaticRoutes()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadReportsEveryProblemAtItsLine(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string // "line:column: key: part of the text"
+	}{
+		"syntax problems first": {"nonsense: 1\nregistry:\n  refreshWait: -1s\n", []string{"1:1: nonsense: unknown key"}},
+		"all packages' own checks": {`identity: ""
+listen: nowhere
+http:
+  tls: {certFile: x.pem}
+  allowedOrigins: ["https://a.example/"]
+  maxRequestBytes: 0
+registry:
+  refreshWait: -1s
+  onMissingService: maybe
+upstream:
+  passHeaders: [guid, Content-Length]
+  maxInFlightPerService: 0
+shutdown:
+  delay: -1s
+`, []string{
+			"1:1: identity: must not be empty",
+			"2:1: listen: want host:port",
+			"4:3: http.tls: certFile and keyFile belong together",
+			"4:9: http.tls.certFile: open ",
+			"5:20: http.allowedOrigins[0]: ",
+			"6:3: http.maxRequestBytes: want a positive number",
+			"8:3: registry.refreshWait: must not be negative",
+			"9:3: registry.onMissingService: want refuse or omit",
+			"11:23: upstream.passHeaders[1]: \"Content-Length\" cannot be passed on",
+			"12:3: upstream.maxInFlightPerService: must be at least 1",
+			"14:3: shutdown.delay: want a duration of zero or more",
+		}},
+		"a drain that would cut calls": {"registry:\n  maxToolTimeout: 60s\nshutdown: {delay: 0s}\n", []string{
+			"3:1: shutdown.drain: 35s is shorter than the longest tool timeout (1m0s)"}},
+		"static routes, all at once": {`registry:
+  routes:
+    "no good": [{id: x, manifestUrl: "http://x.example/m", baseEndpoint: "http://x.example"}]
+    empty: []
+    claims:
+      - id: one
+        manifestUrl: ftp://one.example/m
+        baseEndpoint: http://one.example?x=1
+        namePrefix: a.
+        fallbackManifestFile: missing.json
+      - id: one
+        baseEndpoint: http://two.example
+        namePrefix: a.b.
+`, []string{
+			"3:5: registry.routes.no good: the routeKey is",
+			"4:5: registry.routes.empty: declares no services",
+			"7:9: registry.routes.claims[0].manifestUrl: ",
+			"8:9: registry.routes.claims[0].baseEndpoint: ",
+			"10:9: registry.routes.claims[0].fallbackManifestFile: open ",
+			"11:9: registry.routes.claims[1].manifestUrl: ",
+			"11:9: registry.routes.claims[1].id: ",
+			"13:9: registry.routes.claims[1].namePrefix: ",
+		}},
+		"routes without a route": {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
+		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\nmanagement: {}\n", []string{
+			"1:1: redis: this build has no Redis store",
+			"2:1: auth: this build has no authentication",
+			"3:1: cost: this build has no cost budgets",
+			"4:1: handles: this build has no state handles",
+			"5:1: telemetry: this build has no telemetry export",
+			"6:1: management: this build has no management listener",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, dir, err := load(t, test.text)
+			problems, ok := errors.AsType[*Problems](err)
+			if !ok {
+				t.Fatalf("want Problems, got %v", err)
+			}
+			got := strings.Split(problems.Error(), "\n")
+			if len(got) != len(test.want) {
+				t.Fatalf("got %d problems, want %d:\n%v", len(got), len(test.want), err)
+			}
+			file := filepath.Join(dir, "tollgate.yaml") + ":"
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), file+want) {
+					t.Errorf("no problem %q in:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestProblemsNeverShowASecret(t *testing.T) {
+	_, _, err := load(t, "registry:\n  portal: {url: \"http://user:hunter2@portal.example\", token: \"${TOKEN}\"}\n", "TOKEN", "hunter2 \n")
+	if err == nil {
+		t.Fatal("want problems for user info in the URL and the blank in the token")
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error shows the secret: %v", err)
+	}
+}
+
+func TestLoadOfAMissingFile(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"), environment())
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("got %v, want an error that names the missing file", err)
+	}
+}
+
+func TestCheckOriginWantsExactlyOne(t *testing.T) {
+	routes := map[string][]Service{"a": {{ID: "x"}}}
+	tests := []struct {
+		portal   string
+		routes   map[string][]Service
+		fixtures bool
+		want     []string // parts of the error; none = no error
+	}{
+		{portal: "http://p.example"},
+		{routes: routes},
+		{fixtures: true},
+		{want: []string{"--fixtures", "--config", "registry.portal.url", "registry.routes"}},
+		{portal: "http://p.example", routes: routes, want: []string{"registry.portal.url and registry.routes exclude each other"}},
+		{portal: "http://p.example", fixtures: true, want: []string{"registry.portal.url and --fixtures exclude each other"}},
+		{routes: routes, fixtures: true, want: []string{"registry.routes and --fixtures exclude each other"}},
+	}
+	for _, test := range tests {
+		c := Default()
+		c.Registry.Portal.URL, c.Registry.Routes = test.portal, test.routes
+		err := c.CheckOrigin(test.fixtures)
+		if len(test.want) == 0 {
+			if err != nil {
+				t.Errorf("%+v: %v", test, err)
+			}
+			continue
+		}
+		if _, ok := errors.AsType[*OriginError](err); !ok {
+			t.Errorf("%+v: got %v, want an OriginError", test, err)
+			continue
+		}
+		for _, part := range test.want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%+v: error lacks %q: %v", test, part, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Key is one configuration key.
+type Key struct {
+	Path    string // dotted; * stands for a name of the user's choice, [] for a list entry
+	Default string // as it would be written in YAML
+}
+
+// Keys lists every configuration key in the order of the structs.
+func Keys() []Key {
+	return keysOf(reflect.ValueOf(*Default()), "")
+}
+
+func keysOf(v reflect.Value, prefix string) []Key {
+	var keys []Key
+	for i := range v.NumField() {
+		name, inline := fieldKey(v.Type().Field(i))
+		field, path := v.Field(i), join(prefix, name)
+		switch {
+		case inline:
+			keys = append(keys, keysOf(field, prefix)...)
+		case name == "":
+		case field.Kind() == reflect.Struct:
+			keys = append(keys, keysOf(field, path)...)
+		case field.Kind() == reflect.Map:
+			entry := reflect.New(field.Type().Elem().Elem())
+			if d, ok := entry.Interface().(defaulter); ok {
+				d.setDefaults()
+			}
+			keys = append(keys, keysOf(entry.Elem(), path+".*[]")...)
+		default:
+			keys = append(keys, Key{Path: path, Default: written(field)})
+		}
+	}
+	return keys
+}
+
+// written returns v as one would write it in the file.
+func written(v reflect.Value) string {
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return shortDuration(value)
+	case []string:
+		return "[" + strings.Join(value, ", ") + "]"
+	}
+	if v.Kind() == reflect.String && v.Len() == 0 {
+		return `""`
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// shortDuration writes whole seconds as seconds, as the documents do.
+func shortDuration(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%ds", int64(d/time.Second))
+	}
+	return d.String()
+}

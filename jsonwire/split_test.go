@@ -1,0 +1,171 @@
+package jsonwire
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestObject(t *testing.T) {
+	got, err := Object([]byte(" { \"b\" : 9007199254740993 , \"a/\\u0062\":{\"x\":[1, \"}\\\"\"]},\"\":null,\"s\":\"\\\\\"}\n"))
+	want := []Member{
+		{"b", []byte("9007199254740993")},
+		{"a/b", []byte(`{"x":[1, "}\""]}`)},
+		{"", []byte("null")},
+		{"s", []byte(`"\\"`)},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("Object: %v (-want +got)\n%s", err, diff)
+	}
+	if got, err := Object([]byte(`{}`)); len(got) != 0 || err != nil {
+		t.Errorf("empty object: %v, %v", got, err)
+	}
+	for _, text := range []string{``, `[]`, `null`, `"{}"`, `{`, `{"a"`, `{"a":1`, `{"a":1 "b":2}`} {
+		if got, err := Object([]byte(text)); err == nil {
+			t.Errorf("Object(%s) = %v, want an error", text, got)
+		}
+	}
+}
+
+func TestElements(t *testing.T) {
+	got, err := Elements([]byte(` [ 1.50 , "a,]" ,[2,[3]], {"b":[]} ,true ] `))
+	want := []string{`1.50`, `"a,]"`, `[2,[3]]`, `{"b":[]}`, `true`}
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("Elements = %q, %v", got, err)
+	}
+	for i := range got {
+		if string(got[i]) != want[i] {
+			t.Errorf("element %d = %s, want %s", i, got[i], want[i])
+		}
+	}
+	for _, text := range []string{``, `{}`, `1`, `[`, `[1`, `[1 2]`} {
+		if got, err := Elements([]byte(text)); err == nil {
+			t.Errorf("Elements(%s) = %q, want an error", text, got)
+		}
+	}
+}
+
+func TestGet(t *testing.T) {
+	object := []byte(` {"Name":1,"name":{"x":2},"n\u0061":[3],"tricky\"":4,"last":"\ud800"} `)
+	tests := []struct {
+		name, want string
+		ok         bool
+	}{
+		{"name", `{"x":2}`, true},
+		{"Name", `1`, true},
+		{"NAME", ``, false},
+		{"na", `[3]`, true},
+		{`n\u0061`, ``, false},
+		{`tricky"`, `4`, true},
+		{`tricky\"`, ``, false},
+		{"last", `"\ud800"`, true},
+		{"x", ``, false},
+	}
+	for _, tt := range tests {
+		if got, ok := Get(object, tt.name); string(got) != tt.want || ok != tt.ok {
+			t.Errorf("Get(%q) = %s, %v, want %s, %v", tt.name, got, ok, tt.want, tt.ok)
+		}
+	}
+	if _, ok := Get([]byte(`["name"]`), "name"); ok {
+		t.Error("Get finds a member in an array")
+	}
+}
+
+func TestMembersCannotGrowIntoTheirNeighbours(t *testing.T) {
+	object := []byte(`{"a":[1],"b":2}`)
+	value, _ := Get(object, "a")
+	_ = append(value, "XXXX"...)
+	if string(object) != `{"a":[1],"b":2}` {
+		t.Errorf("appending to a value changed the object: %s", object)
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for text, want := range map[string]string{
+		`null`: "null", ` true`: "boolean", `false`: "boolean", `-1`: "number", `0`: "number",
+		`"a"`: "string", "\n[]": "array", `{}`: "object", ``: "invalid", ` `: "invalid", `x`: "invalid",
+	} {
+		if got := KindOf([]byte(text)).String(); got != want {
+			t.Errorf("KindOf(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for text, want := range map[string]string{
+		`""`:                         "",
+		`"plain é"`:                  "plain é",
+		` "\"\\\/\b\f\n\r\t" `:       "\"\\/\b\f\n\r\t",
+		`"\u00e9\u0041\ud83d\ude00"`: "éA😀",
+		`"\ud800"`:                   "\ufffd",
+		`"\ud800\u0041"`:             "\ufffdA",
+		`"\ud800\ud83d\ude00"`:       "\ufffd😀",
+		`"\udc00x"`:                  "\ufffdx",
+		"\"a\xffb\xc3\"":             "a\ufffdb\ufffd",
+	} {
+		if got, ok := Text([]byte(text)); got != want || !ok {
+			t.Errorf("Text(%s) = %q, %v, want %q", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{``, `1`, `null`, `"`, `"a`, `["a"]`} {
+		if got, ok := Text([]byte(text)); ok {
+			t.Errorf("Text(%s) = %q, want none", text, got)
+		}
+	}
+}
+
+func TestAppendString(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 `""`,
+		"<a href='x'>&é漢😀\u2028\u2029\x7f": "\"<a href='x'>&é漢😀\u2028\u2029\x7f\"",
+		"\"\\\b\f\n\r\t\x00\x1f/":          `"\"\\\b\f\n\r\t\u0000\u001f/"`,
+		"a\xffb\xe2\x82":                   "\"a\ufffdb\ufffd\ufffd\"",
+		"literal \ufffd":                   "\"literal \ufffd\"",
+	} {
+		if got := string(AppendString([]byte("x"), text)); got != "x"+want {
+			t.Errorf("AppendString(%q) = %s, want x%s", text, got, want)
+		}
+	}
+}
+
+func TestAppendCompact(t *testing.T) {
+	for text, want := range map[string]string{
+		" { \"b\" : [ 1.50 , 9007199254740993 , 1E+2 ] , \"a\" : null } ": `{"b":[1.50,9007199254740993,1E+2],"a":null}`,
+		`"a  b"`: `"a  b"`,
+		`["\u003c\/script\u003e\u0026","\u00e9","\u2028","\n","\u000a","\u0001"]`: "[\"</script>&\",\"é\",\"\u2028\",\"\\n\",\"\\n\",\"\\u0001\"]",
+		`"\ud83d\ude00 \ud83d"`: "\"😀 \ufffd\"",
+		"\"\xff\"":              "\"\ufffd\"",
+		`{"\u0061":1,"a" : 2}`:  `{"a":1,"a":2}`,
+		`"\\u0061\""`:           `"\\u0061\""`,
+	} {
+		if got := string(AppendCompact([]byte("x"), []byte(text))); got != "x"+want {
+			t.Errorf("AppendCompact(%s) = %s, want x%s", text, got, want)
+		}
+	}
+}
+
+func TestTrimBOM(t *testing.T) {
+	if got := string(TrimBOM([]byte("\xef\xbb\xbf\xef\xbb\xbf{}"))); got != "\xef\xbb\xbf{}" {
+		t.Errorf("TrimBOM = %q, want one mark removed", got)
+	}
+	if got := string(TrimBOM([]byte("{}"))); got != "{}" {
+		t.Errorf("TrimBOM = %q", got)
+	}
+}
+
+func TestPointerTo(t *testing.T) {
+	if got, want := PointerTo(PointerTo("", "a/b"), "~"), "/a~1b/~0"; got != want {
+		t.Errorf("PointerTo = %q, want %q", got, want)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	err := Check([]byte(`{"a":[1,x]}`), Limits{})
+	if got, want := err.Error(), `JSON at /a/1 (offset 8): unexpected character 'x'`; got != want {
+		t.Errorf("Error() = %s, want %s", got, want)
+	}
+	if err := Check([]byte("\xef\xbb\xbf{}"), Limits{}); !strings.Contains(err.Error(), "byte order mark") {
+		t.Errorf("Error() = %s, want the byte order mark named", err)
+	}
+}

@@ -1,0 +1,40 @@
+# The few commands of this repository. Each is one line that works without just, too.
+
+# list the commands
+default:
+    @just --list
+
+# build the binary
+build:
+    go build -o tollgate .
+
+# start the demo: a Portal and two Tool Services on loopback ports
+demo:
+    go run . serve --fixtures
+
+# run all tests
+test:
+    go test ./...
+
+# everything CI runs
+ci:
+    bash .ci/run
+
+# gofmt, go vet, staticcheck, go mod tidy
+lint:
+    bash .ci/run lint
+
+# benchmarks of the call path and of tools/list
+bench:
+    go test -run '^$' -bench . -benchmem ./...
+
+# every fuzz target for TIME (go test runs one target at a time)
+fuzz TIME="30s":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for package in $(go list ./...); do
+      for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+        echo "== $package $target"
+        go test -run '^$' -fuzz "^$target\$" -fuzztime "{{TIME}}" "$package"
+      done
+    done

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the program under test. The tests of this package start it as its
+// users do and look at what it prints, answers and exits with.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "tollgate-test-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "tollgate")
+	args := []string{"build", "-o", binary}
+	if raceEnabled {
+		args = append(args, "-race") // a race in the process is a failed test, too
+	}
+	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// patience is how long a process may take for anything before a test gives up.
+const patience = 60 * time.Second
+
+// command describes one run of the binary.
+type command struct {
+	args  []string
+	stdin string
+	env   []string // NAME=value, on top of an environment without TOLLGATE_ variables
+	dir   string
+}
+
+// outcome is what a finished run left.
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+func (c command) prepare(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, c.args...)
+	for _, pair := range os.Environ() {
+		if !strings.HasPrefix(pair, "TOLLGATE_") {
+			cmd.Env = append(cmd.Env, pair)
+		}
+	}
+	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Dir = c.dir
+	return cmd
+}
+
+// run runs the command to its end.
+func (c command) run(t *testing.T) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := c.prepare(ctx)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), &stdout, &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("%v did not end\nstdout: %s\nstderr: %s", c.args, &stdout, &stderr)
+	}
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatalf("%v: %v", c.args, err)
+	}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// tollgate runs the binary with arguments alone.
+func tollgate(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return command{args: args}.run(t)
+}
+
+// gateway is a running serve process.
+type gateway struct {
+	URL string // without trailing slash
+
+	cmd    *exec.Cmd
+	stdout *transcript
+	stderr *transcript
+	exited chan struct{}
+}
+
+// serve starts "tollgate serve" on a free port and waits until it has tried to
+// load its routes. The test's end kills it if it still runs.
+func serve(t *testing.T, c command) *gateway {
+	t.Helper()
+	c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)
+	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
+	g.cmd.Stdout, g.cmd.Stderr = g.stdout, g.stderr
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		g.cmd.Wait()
+		close(g.exited)
+	}()
+	t.Cleanup(func() {
+		g.cmd.Process.Kill()
+		<-g.exited
+		if t.Failed() {
+			t.Logf("gateway's stderr:\n%s", g.stderr.text())
+		}
+		if strings.Contains(g.stderr.text(), "DATA RACE") {
+			t.Errorf("data race in the gateway")
+		}
+	})
+	line := g.stderr.await(t, g.exited, `"msg":"listening"`)
+	var entry struct{ Address string }
+	if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Address == "" {
+		t.Fatalf("the listening line has no address: %s", line)
+	}
+	g.URL = "http://" + entry.Address
+	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
+	return g
+}
+
+// signal sends s to the process.
+func (g *gateway) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := g.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait returns the exit code once the process has ended.
+func (g *gateway) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-g.exited:
+		return g.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		t.Fatalf("the gateway did not exit\n%s", g.stderr.text())
+		return -1
+	}
+}
+
+// transcript keeps what a process writes and lets a test wait for a line of it.
+type transcript struct {
+	mu      sync.Mutex
+	all     []byte
+	changed chan struct{} // closed by the next write
+}
+
+func newTranscript() *transcript { return &transcript{changed: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (tr *transcript) Write(p []byte) (int, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.all = append(tr.all, p...)
+	close(tr.changed)
+	tr.changed = make(chan struct{})
+	return len(p), nil
+}
+
+func (tr *transcript) read() (string, <-chan struct{}) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return string(tr.all), tr.changed
+}
+
+func (tr *transcript) text() string {
+	all, _ := tr.read()
+	return all
+}
+
+// await returns the first complete line that contains part. ended says that the
+// process writes no more.
+func (tr *transcript) await(t *testing.T, ended <-chan struct{}, part string) string {
+	t.Helper()
+	timeout := time.After(patience)
+	for over := false; ; {
+		all, changed := tr.read()
+		for line := range strings.Lines(all) {
+			if strings.Contains(line, part) && strings.HasSuffix(line, "\n") {
+				return line
+			}
+		}
+		if over {
+			t.Fatalf("the process ended without writing %q:\n%s", part, all)
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			over = true // look once more at what it wrote last
+		case <-timeout:
+			t.Fatalf("the process does not write %q:\n%s", part, tr.text())
+		}
+	}
+}
+
+// message is one JSON-RPC answer.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	} `json:"error"`
+}
+
+// answer is one HTTP answer.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	message
+}
+
+// post sends one request body to a route of the gateway.
+func (g *gateway) post(t *testing.T, route, body string, header ...string) answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL+"/mcp/"+route, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: string(data)}
+	json.Unmarshal(data, &a.message) // a body that is none shows in the assertions
+	return a
+}
+
+// modern sends one request of protocol 2026-07-28. params is a JSON object's
+// inside, without _meta.
+func (g *gateway) modern(t *testing.T, route, method, name, params string, header ...string) answer {
+	t.Helper()
+	if params != "" {
+		params += ","
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":{%s%s}}`, method, params, modernMeta)
+	header = append([]string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}, header...)
+	if name != "" {
+		header = append(header, "Mcp-Name", name)
+	}
+	return g.post(t, route, body, header...)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shell runs one line as a reader of the documents would, in the repository's
+// root, and returns what it prints to standard output. The line must succeed.
+func shell(t *testing.T, line string) string {
+	t.Helper()
+	stdout, stderr, err := runShell(t, line)
+	if err != nil {
+		t.Errorf("%v\nin: %s\n%s", err, line, stderr)
+	}
+	return stdout
+}
+
+// shellFailing runs a line that must fail and returns all it prints.
+func shellFailing(t *testing.T, line string) string {
+	t.Helper()
+	stdout, stderr, err := runShell(t, line)
+	if err == nil {
+		t.Errorf("this must fail: %s", line)
+	}
+	return stdout + stderr
+}
+
+func runShell(t *testing.T, line string) (string, string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", line)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+var curlCommand = regexp.MustCompile(`(?m)^curl (?:.*\\\n)*.*$`)
+
+// curlCommands returns the curl commands in a text, continuation lines included.
+func curlCommands(text string) []string { return curlCommand.FindAllString(text, -1) }
+
+// documented is a block of shell lines in a document, and what the block after
+// it, if it is one of output, says they print.
+type documented struct {
+	lines  string
+	output string
+}
+
+var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```(?:\\s*```text\n(.*?)```)?")
+
+func shellBlocks(t *testing.T, file string) []documented {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []documented
+	for _, m := range shellBlock.FindAllStringSubmatch(string(data), -1) {
+		blocks = append(blocks, documented{lines: strings.TrimSpace(m[1]), output: m[2]})
+	}
+	return blocks
+}
+
+// TestReadme runs every command of the README. The ones that serve or test are
+// run by other tests; they must be there as written.
+func TestReadme(t *testing.T) {
+	blocks := shellBlocks(t, "README.md")
+	elsewhere := []string{"go run . serve --fixtures", "go test ./...", "go build -o tollgate ."}
+	for _, line := range elsewhere {
+		if !slices.ContainsFunc(blocks, func(b documented) bool { return b.lines == line }) {
+			t.Errorf("the README no longer says %q", line)
+		}
+	}
+	g := serve(t, command{args: []string{"--fixtures"}})
+	dir := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(dir, "tollgate")); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, block := range blocks {
+		if slices.Contains(elsewhere, block.lines) {
+			continue
+		}
+		ran++
+		lines := strings.ReplaceAll(block.lines, "./tollgate", filepath.Join(dir, "tollgate"))
+		lines = strings.ReplaceAll(lines, "http://127.0.0.1:8080", g.URL)
+		out := shell(t, "set -e; "+lines)
+		if out == "" || strings.Contains(out, `"error"`) || strings.Contains(out, `"isError":true`) {
+			t.Errorf("this does not do what the README says:\n%s\n%s", block.lines, out)
+		}
+		for line := range strings.Lines(block.output) {
+			line = strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(line), "…"), " ")
+			if !strings.Contains(out, line) {
+				t.Errorf("the README shows %q, but this prints something else:\n%s\n%s", line, block.lines, out)
+			}
+		}
+	}
+	if ran < 5 {
+		t.Errorf("found %d blocks to run; the README has more", ran)
+	}
+}
+
+var jsonBlock = regexp.MustCompile("(?s)```json\n(.*?)```")
+
+// TestTheGuidesManifestIsGood holds what Tool Service teams copy against the
+// validator.
+func TestTheGuidesManifestIsGood(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("docs", "tool-service-guide.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := jsonBlock.FindStringSubmatch(string(data))
+	if block == nil {
+		t.Fatal("the guide shows no manifest")
+	}
+	if o := (command{args: []string{"lint", "-"}, stdin: block[1]}).run(t); o.code != 0 {
+		t.Errorf("the guide's manifest is refused:\n%s", o.stdout)
+	}
+}
+
+// TestCIRunsTheReadmesTests keeps the README's second command and CI's the same.
+func TestCIRunsTheReadmesTests(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(".ci", "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(script), "go test -race -v ./...") {
+		t.Error(".ci/run does not run go test ./...")
+	}
+}

@@ -1,0 +1,207 @@
+package registry
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// FailureKind names why a fetch did not count, in one word for status views,
+// metrics and logs. Answers with another status than 200 have the kind
+// "status_" and the status, such as status_503.
+type FailureKind string
+
+const (
+	FailedConnect   FailureKind = "connect"          // no connection: name look-up, refused, TLS, or not within connectTimeout
+	FailedTimeout   FailureKind = "timeout"          // connected, but no whole answer within readTimeout
+	FailedProtocol  FailureKind = "protocol"         // the connection broke, or what came over it is not HTTP
+	FailedTooLarge  FailureKind = "too_large"        // more than maxBytes, decoded
+	FailedEncoding  FailureKind = "encoding"         // a content coding other than gzip, or broken gzip
+	InvalidManifest FailureKind = "invalid_manifest" // a manifest with breaches
+	InvalidRegistry FailureKind = "invalid_registry" // a Portal answer that is refused as a whole
+	FailedInternal  FailureKind = "internal"         // a bug in the gateway; the log has the stack
+)
+
+// Failure says why a fetch did not count. It is immutable.
+type Failure struct {
+	Kind     FailureKind
+	Detail   string    // for the operator's log: may name hosts, never holds URLs, headers or tokens
+	Findings []Finding // what the validator found, for InvalidManifest and InvalidRegistry
+}
+
+// Error returns kind and detail in one line.
+func (f *Failure) Error() string {
+	if f.Detail == "" {
+		return string(f.Kind)
+	}
+	return string(f.Kind) + ": " + f.Detail
+}
+
+// invalid is the failure of a document with breaches.
+func invalid(kind FailureKind, findings []Finding) *Failure {
+	const shown = 3
+	var detail []string
+	breaches := 0
+	for _, f := range findings {
+		if f.Level != Breach {
+			continue
+		}
+		if breaches++; breaches <= shown {
+			detail = append(detail, strings.TrimSpace(f.Pointer+" "+f.Text))
+		}
+	}
+	if breaches > shown {
+		detail = append(detail, fmt.Sprintf("and %d more", breaches-shown))
+	}
+	return &Failure{Kind: kind, Detail: strings.Join(detail, "; "), Findings: findings}
+}
+
+// fetcher gets documents from origins.
+type fetcher struct {
+	transport http.RoundTripper
+	connect   time.Duration // bound to have a connection
+	read      time.Duration // bound from there to the last byte
+}
+
+// target is one document to get.
+type target struct {
+	url      string
+	token    string // sent as a bearer token unless empty
+	maxBytes int    // bound of the decoded document
+}
+
+var (
+	errNoConnection = errors.New("no connection within connectTimeout")
+	errNoAnswer     = errors.New("no whole answer within readTimeout")
+)
+
+// get fetches t once. It follows no redirect, believes nothing but a 200 and
+// decodes gzip although it asks for no coding. The request carries what get
+// puts there and nothing of any caller. When ctx ends, the failure says nothing
+// about the origin.
+func (f *fetcher) get(ctx context.Context, t target) ([]byte, *Failure) {
+	ctx, bounds := f.bound(ctx)
+	defer bounds.release()
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, nil)
+	if err != nil {
+		return nil, &Failure{Kind: FailedInternal, Detail: "the declared address is not a URL"}
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "tollgate")
+	if t.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	// Not http.Client: the transport alone follows no redirect, keeps no cookie
+	// and puts no URL into its errors.
+	resp, err := f.transport.RoundTrip(req)
+	if err != nil {
+		return nil, bounds.failure(ctx, err)
+	}
+	defer resp.Body.Close()
+	bounds.connected()
+
+	if resp.StatusCode != http.StatusOK {
+		return nil, &Failure{
+			Kind:   FailureKind(fmt.Sprintf("status_%d", resp.StatusCode)),
+			Detail: http.StatusText(resp.StatusCode),
+		}
+	}
+	data, failure := readBody(resp, t.maxBytes)
+	if failure != nil && ctx.Err() != nil { // whatever the readers made of it
+		return nil, bounds.failure(ctx, ctx.Err())
+	}
+	return data, failure
+}
+
+// readBody reads and decodes the whole body of resp, but never more than one
+// byte beyond limit: the one byte that tells "too large" from "just fits".
+func readBody(resp *http.Response, limit int) ([]byte, *Failure) {
+	body, broken := io.Reader(resp.Body), FailedProtocol
+	// A transport that decoded the body itself has removed the header.
+	switch strings.ToLower(strings.TrimSpace(strings.Join(resp.Header.Values("Content-Encoding"), ","))) {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		unzipped, err := gzip.NewReader(resp.Body)
+		if err != nil {
+			return nil, &Failure{Kind: FailedEncoding, Detail: "announced as gzip: " + err.Error()}
+		}
+		body, broken = unzipped, FailedEncoding
+	default:
+		return nil, &Failure{Kind: FailedEncoding, Detail: "of the content codings only gzip is decoded"}
+	}
+	data, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	if len(data) > limit {
+		return nil, &Failure{Kind: FailedTooLarge, Detail: fmt.Sprintf("more than %d bytes", limit)}
+	}
+	if err != nil {
+		return nil, &Failure{Kind: broken, Detail: err.Error()}
+	}
+	return data, nil
+}
+
+// fetchBounds are the two time bounds of one fetch.
+type fetchBounds struct {
+	cancel  context.CancelCauseFunc
+	connect *time.Timer
+	read    *time.Timer
+	readFor time.Duration
+	hasConn atomic.Bool
+}
+
+// bound returns a context that ends when the fetch takes too long to connect,
+// or to be answered after that.
+func (f *fetcher) bound(ctx context.Context) (context.Context, *fetchBounds) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	b := &fetchBounds{cancel: cancel, readFor: f.read}
+	b.connect = time.AfterFunc(f.connect, func() { cancel(errNoConnection) })
+	b.read = time.AfterFunc(f.connect+f.read, func() { cancel(errNoAnswer) })
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { b.connected() },
+	}), b
+}
+
+// connected ends the first bound and starts the second; only the first call
+// counts, so that a transport that tries a second connection gains no time.
+func (b *fetchBounds) connected() {
+	b.hasConn.Store(true)
+	if b.connect.Stop() {
+		b.read.Reset(b.readFor)
+	}
+}
+
+func (b *fetchBounds) release() {
+	b.connect.Stop()
+	b.read.Stop()
+	b.cancel(nil)
+}
+
+// failure says what err means for a fetch within b.
+func (b *fetchBounds) failure(ctx context.Context, err error) *Failure {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errNoConnection):
+		return &Failure{Kind: FailedConnect, Detail: cause.Error()}
+	case errors.Is(cause, errNoAnswer):
+		return &Failure{Kind: FailedTimeout, Detail: cause.Error()}
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // a transport of another make; its text would show the URL
+	}
+	kind := FailedConnect
+	if b.hasConn.Load() {
+		kind = FailedProtocol
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			kind = FailedTimeout
+		}
+	}
+	return &Failure{Kind: kind, Detail: err.Error()}
+}

@@ -1,0 +1,149 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestEmptyAnswerDuringARollout(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t, func(o *Options) { o.Config.Manifest.RefreshTTL = 5 * time.Second })
+		// Empty for 20 s, asked every second.
+		w.at(10)
+		w.serve(alpha)
+		for s := 10; s < 30; s++ {
+			w.at(float64(s))
+			wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		}
+		w.at(30)
+		w.serve(alpha, "a.one", "a.new")
+		wantTools(t, ask(t, r, "plant"), "a.new a.one")
+
+		// A non-empty answer ended that wait: 30 s start anew.
+		w.at(40)
+		w.serve(alpha)
+		for s := 40; s < 70; s++ {
+			w.at(float64(s))
+			wantTools(t, ask(t, r, "plant"), "a.new a.one")
+		}
+		w.at(70)
+		wantTools(t, ask(t, r, "plant"), "")
+		if got := w.log.with("WARN", "no tools"); len(got) != 2 {
+			t.Errorf("%d warnings for two empty spells: %q", len(got), got)
+		}
+	})
+}
+
+func TestUnconfirmedEmptyListIsDueAgain(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		w.at(300)
+		w.serve(alpha)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		if got := r.NextCheck("plant"); got != 30*time.Second {
+			t.Errorf("due in %v, want emptyConfirm, not the TTL", got)
+		}
+		w.at(329)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.at(330)
+		wantTools(t, ask(t, r, "plant"), "")
+		wantFetches(t, w, alpha.url(), 0, 300, 330)
+	})
+}
+
+func TestFailuresConfirmNothing(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		w.at(300)
+		w.serve(alpha)
+		ask(t, r, "plant")
+		w.down(alpha.url())
+		for s := 301; s < 400; s++ {
+			w.at(float64(s))
+			wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		}
+	})
+}
+
+func TestEmptyAnswersThatCountAtOnce(t *testing.T) {
+	in(t, func(t *testing.T, w *world) { // a first-ever one
+		w.declare(map[string][]svc{"plant": {alpha}})
+		w.serve(alpha)
+		r := w.loaded(t)
+		wantTools(t, ask(t, r, "plant"), "")
+	})
+	in(t, func(t *testing.T, w *world) { // emptyConfirm: 0
+		onePlant(w)
+		r := w.loaded(t, func(o *Options) { o.Config.EmptyConfirm = 0 })
+		w.serve(alpha)
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "")
+	})
+	in(t, func(t *testing.T, w *world) { // enabled: false in the Portal
+		onePlant(w)
+		r := w.loaded(t)
+		off := alpha
+		off.disabled = true
+		w.declare(map[string][]svc{"plant": {off}})
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "")
+	})
+	in(t, func(t *testing.T, w *world) { // tools that their manifest switches off
+		onePlant(w)
+		r := w.loaded(t)
+		w.put(alpha.url(), says(`{"bundleId":"alpha","tools":[{"name":"a.one","description":"x","inputSchema":{"type":"object"},"_meta":{"version":"1","enabled":false}}]}`))
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "")
+	})
+}
+
+func TestPortalWithoutRoutes(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		w.at(300)
+		w.declare(nil)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.at(329)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.at(330)
+		if _, err := r.Snapshot(t.Context(), "plant"); !errors.Is(err, ErrRouteNotFound) {
+			t.Errorf("after a second empty answer: %v", err)
+		}
+		wantFetches(t, w, portalURL, 0, 300, 330)
+	})
+	in(t, func(t *testing.T, w *world) { // a routing layer that says so for a while
+		onePlant(w)
+		r := w.loaded(t)
+		w.at(300)
+		w.declare(nil)
+		ask(t, r, "plant")
+		w.declare(map[string][]svc{"plant": {alpha}})
+		w.at(330)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.at(631)
+		w.declare(nil)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.at(660)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+	})
+}
+
+func TestEmptyAnswerFromANewAddress(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		moved := alpha
+		moved.domain = "http://elsewhere.test"
+		w.serve(moved)
+		w.declare(map[string][]svc{"plant": {moved}})
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.at(330)
+		wantTools(t, ask(t, r, "plant"), "")
+	})
+}

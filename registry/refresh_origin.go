@@ -1,0 +1,191 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxRetryInterval is where the retry clock stops doubling.
+const maxRetryInterval = 30 * time.Second
+
+// origin is one document that is fetched from elsewhere, the Portal's or a
+// service's: its clock, its flight and its record. Points in time are Registry
+// times (see Registry.now).
+type origin struct {
+	who   slog.Attr                 // names the origin in the log
+	check func(ctx context.Context) // fetches once and notes the outcome; runs in a flight only
+
+	next   atomic.Int64           // when the next check is due; 0 = at once
+	flight atomic.Pointer[flight] // the check under way; nil = none. Set under Registry.mu
+
+	mu     sync.Mutex
+	record record
+}
+
+// record is what is known of an origin's checks.
+type record struct {
+	lastSuccess time.Time // wall time; zero = never
+	lastAttempt time.Time // wall time; zero = never
+	failures    int       // since the last success
+	backoff     int       // those of them that lengthen the retry clock
+	failure     *Failure  // of the last check; nil when it succeeded
+
+	emptySince   time.Duration // when an unconfirmed empty answer was first seen
+	awaitsSecond bool          // an empty answer waits for a second one to agree
+}
+
+// flight is one check under way. It belongs to nobody who waits for it.
+type flight struct {
+	began time.Duration
+	done  chan struct{} // closed when its outcome shows
+}
+
+func (o *origin) due(now time.Duration) bool { return now >= time.Duration(o.next.Load()) }
+
+// untilDue is the time left to the next check; 0 when it is overdue.
+func (o *origin) untilDue(now time.Duration) time.Duration {
+	return max(0, time.Duration(o.next.Load())-now)
+}
+
+func (o *origin) failing() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record.failures > 0
+}
+
+func (o *origin) recorded() record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record
+}
+
+// mayRecheck reports whether something else than the clock may cause a check
+// now. A failing origin's retry clock stands above every other reason.
+func (o *origin) mayRecheck(now time.Duration) bool { return o.due(now) || !o.failing() }
+
+// joinLocked returns o's flight: the one under way or, when wanted, a new one;
+// nil when there is neither. wanted is asked after there was no flight to be
+// seen: one that ended a moment ago has moved the clock by then, so that
+// whoever found the origin due before that does not fetch again.
+//
+// The new flight has no caller: it ends by its own bounds or with the Registry.
+// A panic in it is a failure like others, so that whoever waits is released.
+func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
+	if f := o.flight.Load(); f != nil {
+		return f
+	}
+	if !wanted() {
+		return nil
+	}
+	f := &flight{began: r.now(), done: make(chan struct{})}
+	fly := func() {
+		defer close(f.done)
+		defer o.flight.Store(nil)
+		defer func() {
+			if p := recover(); p != nil {
+				r.log.LogAttrs(r.ctx, slog.LevelError, "panic in a registry check", o.who,
+					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)}, true)
+			}
+		}()
+		o.check(r.ctx)
+	}
+	o.flight.Store(f) // before fly can end, and clear it
+	if !r.spawnLocked(fly) {
+		o.flight.Store(nil)
+		return nil
+	}
+	return f
+}
+
+// joinDue returns o's flight, started if o is due; nil when there is nothing to
+// wait for.
+func (r *Registry) joinDue(o *origin) *flight {
+	isDue := func() bool { return o.due(r.now()) }
+	if o.flight.Load() == nil && !isDue() {
+		return nil // without a lock: most services of a route are like this
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.joinLocked(o, isDue)
+}
+
+// succeeded notes a successful check and when the next one is due.
+func (r *Registry) succeeded(o *origin, next time.Duration) {
+	o.mu.Lock()
+	failures := o.record.failures
+	now := time.Now()
+	o.record.lastSuccess, o.record.lastAttempt = now, now
+	o.record.failures, o.record.backoff, o.record.failure = 0, 0, nil
+	o.mu.Unlock()
+	o.next.Store(int64(next))
+	if failures > 0 {
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, "registry origin recovered", o.who, slog.Int("failures", failures))
+	}
+}
+
+// failed notes a failed check and moves the clock, too: without that, every
+// request during an outage would pay the time-out. The interval doubles only
+// when doubling.
+func (r *Registry) failed(o *origin, failure *Failure, doubling bool) {
+	o.mu.Lock()
+	o.record.lastAttempt = time.Now()
+	o.record.failures++
+	o.record.failure = failure
+	if doubling {
+		o.record.backoff++
+	}
+	failures, delay := o.record.failures, retryDelay(r.config.RetryInterval, o.record.backoff)
+	o.mu.Unlock()
+	o.next.Store(int64(r.now() + delay))
+
+	level := slog.LevelDebug
+	if failures == 1 { // once per outage
+		level = slog.LevelWarn
+	}
+	r.log.LogAttrs(r.ctx, level, "registry origin failed", o.who, slog.String("kind", string(failure.Kind)),
+		slog.String("detail", failure.Detail), slog.Int("failures", failures), slog.Duration("retryIn", delay))
+}
+
+// retryDelay is the time to the next try after the n-th failure that counts.
+// Jitter shortens it by up to a quarter, never below the first interval, and
+// keeps replicas that failed together from coming back together.
+func retryDelay(interval time.Duration, n int) time.Duration {
+	longest := max(interval, maxRetryInterval)
+	delay := interval
+	for ; n > 1 && delay < longest; n-- {
+		delay = min(2*delay, longest)
+	}
+	shortest := max(interval, delay-delay/4)
+	return shortest + rand.N(delay-shortest+1)
+}
+
+// confirmsEmpty decides whether an answer without content, which would replace
+// one with content, counts: when confirm has passed since the first such
+// answer. Until then recheck is when the next one could count.
+func (o *origin) confirmsEmpty(now, confirm time.Duration) (counts, first bool, recheck time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if confirm == 0 {
+		return true, false, 0
+	}
+	first = !o.record.awaitsSecond
+	if first {
+		o.record.awaitsSecond, o.record.emptySince = true, now
+	}
+	recheck = o.record.emptySince + confirm
+	return now >= recheck, first, recheck
+}
+
+// emptyOver ends the wait for a second empty answer.
+func (o *origin) emptyOver() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record.awaitsSecond = false
+}

@@ -1,0 +1,195 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// portal is the origin of routes.
+type portal struct {
+	origin
+	missAt time.Duration // when an unknown route may cause a check again; under Registry.mu
+}
+
+// index is one accepted registry answer. It is immutable; the routes and
+// services it names live on from one index to the next.
+type index struct {
+	revision string
+	declared int // routes in the answer, whatever is kept of them here
+	routes   map[RouteKey]*route
+	services map[serviceID]*service
+	users    map[*service][]*route // in the order of route keys
+}
+
+// known returns the index in force, empty when no answer was ever accepted.
+func (r *Registry) known() *index {
+	if idx := r.index.Load(); idx != nil {
+		return idx
+	}
+	return &index{}
+}
+
+// route returns the declared route of that key, or nil.
+func (r *Registry) route(key RouteKey) *route { return r.known().routes[key] }
+
+// users are the routes that name s, switched on or off.
+func (r *Registry) users(s *service) []*route { return r.known().users[s] }
+
+// checkPortal fetches the registry answer once.
+func (r *Registry) checkPortal(ctx context.Context) {
+	var answer *Declaration
+	data, failure := r.fetch.get(ctx, target{
+		url: r.config.Portal.URL, token: r.config.Portal.Token, maxBytes: r.config.Portal.MaxBytes,
+	})
+	if failure == nil {
+		var findings []Finding
+		answer, findings = ParsePortal(data)
+		if answer == nil {
+			failure = invalid(InvalidRegistry, findings)
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if failure != nil {
+		accepted := r.index.Load() != nil // before that no route has a list
+		r.failed(&r.portal.origin, failure, accepted)
+	} else {
+		r.portalAnswered(answer)
+	}
+	r.wakeWatches(nil)
+}
+
+func (r *Registry) portalAnswered(answer *Declaration) {
+	o, now := &r.portal.origin, r.now()
+	next := now + r.config.Portal.RefreshTTL
+	if len(answer.Routes) == 0 && r.known().declared > 0 {
+		counts, first, recheck := o.confirmsEmpty(now, r.config.EmptyConfirm)
+		if first {
+			r.log.LogAttrs(r.ctx, slog.LevelWarn, "Portal says there are no routes; they stay until a second answer agrees",
+				slog.Duration("earliest", r.config.EmptyConfirm))
+		}
+		if !counts {
+			r.succeeded(o, min(next, recheck))
+			return
+		}
+	}
+	o.emptyOver()
+	changed := r.apply(answer)
+	r.succeeded(o, next)
+	r.loader.add(r, changed)
+}
+
+// apply puts an accepted answer into force: the whole state of routes. Only
+// routes whose entry changed are touched. It returns the services to fetch for
+// them. Applications follow each other; they never run side by side.
+func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
+	old := r.known()
+	a := application{r: r, old: old, idx: &index{
+		revision: answer.Revision,
+		declared: len(answer.Routes),
+		routes:   make(map[RouteKey]*route, len(answer.Routes)),
+		services: make(map[serviceID]*service),
+		users:    make(map[*service][]*route),
+	}}
+	for _, entry := range slices.SortedFunc(slices.Values(answer.Routes), func(x, y Route) int { return cmp.Compare(x.Key, y.Key) }) {
+		if r.only == "" || r.only == entry.Key {
+			a.route(entry)
+		}
+	}
+	r.index.Store(a.idx)
+	for _, c := range a.changes {
+		r.redeclare(c.route, c.declared, c.services)
+		for i, s := range c.services {
+			if c.declared[i].Enabled {
+				toFetch = append(toFetch, s)
+			}
+		}
+	}
+	for key, rt := range old.routes {
+		if a.idx.routes[key] == nil {
+			r.retire(rt)
+		}
+	}
+	return toFetch
+}
+
+// application is one registry answer on its way into force.
+type application struct {
+	r       *Registry
+	old     *index
+	idx     *index
+	changes []routeChange
+}
+
+type routeChange struct {
+	route    *route
+	declared []Service
+	services []*service
+}
+
+// route enters one route into the new index. An invalid entry leaves the route
+// at its last-good declaration.
+func (a *application) route(entry Route) {
+	rt := a.old.routes[entry.Key]
+	if rt == nil {
+		rt = newRoute(entry.Key)
+	}
+	a.idx.routes[entry.Key] = rt
+	a.r.noteBreaches(rt, entry.Breaches)
+
+	declared, changed := rt.declared, false
+	if len(entry.Breaches) == 0 {
+		declared = append([]Service{}, entry.Services...)
+		slices.SortFunc(declared, func(x, y Service) int { return cmp.Compare(x.Key, y.Key) })
+		changed = rt.declared == nil || !slices.Equal(declared, rt.declared)
+	}
+	services := make([]*service, len(declared))
+	for i, d := range declared {
+		services[i] = a.service(rt, d)
+		a.idx.users[services[i]] = append(a.idx.users[services[i]], rt)
+	}
+	if changed {
+		a.changes = append(a.changes, routeChange{rt, declared, services})
+	}
+}
+
+// service is the state of a declared service: the one it has had, or a new one.
+func (a *application) service(rt *route, d Service) *service {
+	id := serviceID{d.Key, d.ManifestURL}
+	s := cmp.Or(a.idx.services[id], a.old.services[id])
+	if s == nil {
+		s = a.r.newService(id, rt.outcomeOf(d.Key))
+	}
+	a.idx.services[id] = s
+	return s
+}
+
+// outcomeOf is the manifest the route serves of a service, or nil.
+func (rt *route) outcomeOf(key ServiceKey) *Manifest {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.outcome.used[key]
+}
+
+// noteBreaches remembers why a route's newest entry is not in use, and says so
+// once. The same breach at another place of the answer is not news: other
+// entries may have moved it.
+func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	known := slices.EqualFunc(rt.breaches, breaches, func(x, y Finding) bool { return x.Text == y.Text })
+	rt.breaches = breaches
+	route := slog.String("route", string(rt.key))
+	switch {
+	case known:
+	case len(breaches) == 0:
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route declaration is valid again", route)
+	default:
+		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route declaration is invalid; the route stays as it was", route,
+			slog.String("detail", invalid(InvalidRegistry, breaches).Detail))
+	}
+}

@@ -1,0 +1,218 @@
+package registry
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// route is one declared route. Requests read live and nothing else.
+type route struct {
+	key  RouteKey
+	live atomic.Pointer[live]
+
+	missAt time.Duration // when an unknown tool may cause a check again; under Registry.mu
+
+	mu       sync.Mutex   // held while the route changes: publications are in order
+	declared []Service    // the last-good declaration, sorted by key; nil = there never was one
+	services []*service   // parallel to declared
+	breaches []Finding    // why the newest declaration is not in use; nil when it is
+	gone     bool         // no longer declared
+	outcome  merged       // of the last merge, without tools
+	omitted  []ServiceKey // services the list goes without
+	logged   string       // the last refusal the log tells of
+}
+
+// live is what requests see of a route at one moment. It is immutable.
+type live struct {
+	snapshot *Snapshot  // nil = the route has no list yet
+	services []*service // the enabled ones
+}
+
+func newRoute(key RouteKey) *route {
+	rt := &route{key: key}
+	rt.live.Store(&live{})
+	return rt
+}
+
+// untilDue is the time left until the route's oldest service is due; 0 when
+// overdue. A route without enabled services is never due.
+func (l *live) untilDue(now time.Duration) time.Duration {
+	left := never
+	for _, s := range l.services {
+		left = min(left, s.untilDue(now))
+	}
+	return left
+}
+
+func (l *live) due(now time.Duration) bool {
+	for _, s := range l.services {
+		if s.due(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// redeclare puts a changed declaration into force. Its services are due at
+// once, whatever their TTL; what the declaration removes, switches off or
+// addresses elsewhere acts before any of them answered.
+func (r *Registry) redeclare(rt *route, declared []Service, services []*service) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.declared, rt.services = declared, services
+	for i, s := range services {
+		if declared[i].Enabled {
+			s.next.Store(0)
+		}
+	}
+	r.rebuildLocked(rt)
+}
+
+// retire ends a route that is no longer declared.
+func (r *Registry) retire(rt *route) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.gone = true
+	r.log.LogAttrs(r.ctx, slog.LevelInfo, "route removed", slog.String("route", string(rt.key)))
+	r.notices.add(r, rt.key, nil)
+}
+
+// rebuild merges a route anew and publishes what came out.
+func (r *Registry) rebuild(rt *route) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if !rt.gone {
+		r.rebuildLocked(rt)
+	}
+}
+
+func (r *Registry) rebuildLocked(rt *route) {
+	parts, omitted, on := r.parts(rt)
+	out := merge(parts, r.limits)
+	before := rt.live.Load().snapshot
+	snapshot := before
+	switch {
+	case out.held && before == nil:
+		out.used = nil // nothing is served
+	case before == nil || !serves(before, out.tools):
+		snapshot = NewSnapshot(rt.key, out.tools)
+	}
+	r.logOutcome(rt, out, omitted)
+	out.tools = nil
+	rt.outcome, rt.omitted = out, omitted
+	rt.live.Store(&live{snapshot: snapshot, services: on})
+	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
+		r.logList(rt.key, snapshot)
+		r.notices.add(r, rt.key, snapshot)
+	}
+}
+
+// serves reports whether s is a snapshot of tools.
+func serves(s *Snapshot, tools []*RoutedTool) bool {
+	same := func(t *RoutedTool) bool {
+		old := s.Tool(t.Name)
+		return old != nil && old.Tool == t.Tool && old.Service == t.Service && old.URL == t.URL
+	}
+	differs := func(t *RoutedTool) bool { return !same(t) }
+	return len(s.Tools) == len(tools) && !slices.ContainsFunc(tools, differs)
+}
+
+// parts is what a merge of rt needs to know: its enabled services, less those
+// that policy omits, and what is served of them now.
+func (r *Registry) parts(rt *route) (parts []part, omitted []ServiceKey, on []*service) {
+	var missing []part
+	for i, declared := range rt.declared {
+		if !declared.Enabled {
+			continue
+		}
+		s := rt.services[i]
+		on = append(on, s)
+		p := part{service: declared, siblings: siblings(rt.declared, i), newest: s.newest(), previous: rt.outcome.used[declared.Key]}
+		if p.newest == nil {
+			// At a new address the service keeps what it served here before, until
+			// the address answers.
+			p.newest = p.previous
+		}
+		if p.newest == nil && r.config.OnMissingService == OmitService && s.failing() {
+			omitted, missing = append(omitted, declared.Key), append(missing, p)
+			continue
+		}
+		parts = append(parts, p)
+	}
+	if len(parts) == 0 {
+		return missing, nil, on // without all of them there is no list to leave them out of
+	}
+	return parts, omitted, on
+}
+
+// siblings are the name prefixes of the services besides the i-th. One that is
+// switched off keeps its prefix: it may come back.
+func siblings(declared []Service, i int) []string {
+	var prefixes []string
+	for j, other := range declared {
+		if j != i && other.NamePrefix != "" {
+			prefixes = append(prefixes, other.NamePrefix)
+		}
+	}
+	return prefixes
+}
+
+// logOutcome says once why a route does not serve the newest manifests, and
+// once that it does again. A service that never had one was warned of already,
+// when its fetch failed.
+func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
+	route := slog.String("route", string(rt.key))
+	if len(omitted) > 0 && !slices.Equal(omitted, rt.omitted) {
+		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route leaves out services that never had a manifest", route,
+			slog.String("services", joinKeys(omitted)))
+	}
+	if out.refused == rt.logged || out.refused != "" && rt.awaitsFirst() {
+		return
+	}
+	rt.logged = out.refused
+	if out.refused == "" {
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route serves the newest manifests again", route)
+		return
+	}
+	level := slog.LevelInfo
+	if out.faulty {
+		level = slog.LevelWarn
+	}
+	r.log.LogAttrs(r.ctx, level, "route does not serve the newest manifests", route, slog.String("reason", out.refused))
+	for _, key := range slices.Sorted(maps.Keys(out.breached)) {
+		r.log.LogAttrs(r.ctx, slog.LevelWarn, "manifest is invalid on this route", route,
+			slog.String("service", string(key)), slog.String("detail", invalid(InvalidManifest, out.breached[key]).Detail))
+	}
+}
+
+// awaitsFirst reports whether some enabled service was not tried yet: a list
+// that is not there before that is nothing to warn of.
+func (rt *route) awaitsFirst() bool {
+	for i, s := range rt.services {
+		if rt.declared[i].Enabled && s.recorded().lastAttempt.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Registry) logList(key RouteKey, s *Snapshot) {
+	route, tools := slog.String("route", string(key)), slog.Int("tools", len(s.Tools))
+	r.log.LogAttrs(r.ctx, slog.LevelInfo, "route has a new tool list", route, tools, slog.String("hash", s.Hash))
+	if limit := r.config.WarnToolsPerRoute; limit > 0 && len(s.Tools) > limit {
+		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route has many tools; models choose badly among that many", route, tools, slog.Int("hint", limit))
+	}
+}
+
+func joinKeys(keys []ServiceKey) string {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = string(key)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,158 @@
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// recheckInterval is the least time between two checks of one service caused by
+// calls it answered with 404 or 410. It is apart from missInterval: business
+// 404s must not use that up.
+const recheckInterval = 30 * time.Second
+
+// serviceID identifies what is shared by all routes that name the same service
+// at the same address: clock, flight and last-good.
+type serviceID struct {
+	key ServiceKey
+	url string // of the manifest
+}
+
+// service is one Tool Service's manifest as it is fetched, whatever the routes
+// make of it.
+type service struct {
+	origin
+	serviceID
+
+	fallback *Manifest // from a file, for while none was ever fetched; nil = none
+	replaces *Manifest // what the service had at a former address; nil = nothing
+
+	good     atomic.Pointer[Manifest] // the last-good; nil = never had one. Set by the flight
+	revision atomic.Pointer[string]   // what the last answer called itself
+
+	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
+}
+
+func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
+	s := &service{serviceID: id, fallback: r.fallbacks[id], replaces: replaces}
+	s.who = slog.String("service", string(id.key))
+	s.check = func(ctx context.Context) { r.checkService(ctx, s) }
+	return s
+}
+
+// newest is the manifest to serve: the last-good, or the file while an attempt
+// to fetch one has failed.
+func (s *service) newest() *Manifest {
+	if m := s.good.Load(); m != nil {
+		return m
+	}
+	if s.fallback != nil && s.failing() {
+		return s.fallback
+	}
+	return nil
+}
+
+// checkService fetches the manifest of s once. Everything that goes wrong is a
+// value: it moves the clock and leaves the last-good alone.
+func (r *Registry) checkService(ctx context.Context, s *service) {
+	var m *Manifest
+	var findings []Finding
+	data, failure := r.fetch.get(ctx, target{url: s.url, maxBytes: r.config.Manifest.MaxBytes})
+	if failure == nil {
+		m, findings = ParseManifest(data, r.manifestRules(s.key))
+		if m == nil {
+			failure = invalid(InvalidManifest, findings)
+		}
+	}
+	if ctx.Err() != nil {
+		return // the gateway is closing; that says nothing about the service
+	}
+	if failure != nil {
+		r.serviceFailed(s, failure)
+	} else {
+		r.serviceAnswered(s, m, findings)
+	}
+	r.wakeWatches(s)
+}
+
+func (r *Registry) manifestRules(key ServiceKey) ManifestRules {
+	return ManifestRules{Service: key, MaxBytes: r.config.Manifest.MaxBytes, MaxTools: r.config.MaxToolsPerService}
+}
+
+func (r *Registry) serviceFailed(s *service, failure *Failure) {
+	r.failed(&s.origin, failure, r.allHaveLists(s))
+	if s.good.Load() == nil {
+		r.rebuildUsers(s) // its file, or going without it, may make a list now
+	}
+}
+
+func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) {
+	now := r.now()
+	next := now + r.config.Manifest.RefreshTTL
+	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
+		counts, first, recheck := s.confirmsEmpty(now, r.config.EmptyConfirm)
+		if first {
+			r.log.LogAttrs(r.ctx, slog.LevelWarn, "service says it has no tools; its list stays until a second answer agrees",
+				s.who, slog.Duration("earliest", r.config.EmptyConfirm))
+		}
+		if !counts {
+			r.succeeded(&s.origin, min(next, recheck))
+			return
+		}
+	}
+	s.emptyOver()
+	s.revision.Store(&m.Revision)
+	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
+		r.logChange(s, before, m, findings)
+		s.good.Store(m)
+		s.replaces = nil
+		r.rebuildUsers(s)
+	}
+	r.succeeded(&s.origin, next)
+}
+
+// logChange says what the service's team should know about a new manifest.
+func (r *Registry) logChange(s *service, before, after *Manifest, findings []Finding) {
+	for _, f := range findings {
+		if f.Level == Warning {
+			r.log.LogAttrs(r.ctx, slog.LevelWarn, "manifest accepted with a warning", s.who,
+				slog.String("pointer", f.Pointer), slog.String("text", f.Text))
+		}
+	}
+	if before == nil {
+		return
+	}
+	old := make(map[ToolName]*Tool, len(before.Tools))
+	for _, t := range before.Tools {
+		old[t.Name] = t
+	}
+	for _, t := range after.Tools {
+		was := old[t.Name]
+		if was == nil || was.Version != t.Version {
+			continue
+		}
+		if !bytes.Equal(appendPublished(nil, was, was.OutputSchema), appendPublished(nil, t, t.OutputSchema)) {
+			r.log.LogAttrs(r.ctx, slog.LevelWarn, "tool changed without a new _meta.version", s.who,
+				slog.String("tool", string(t.Name)), slog.String("version", t.Version))
+		}
+	}
+}
+
+// allHaveLists reports whether every route that uses s has a tool list.
+func (r *Registry) allHaveLists(s *service) bool {
+	for _, rt := range r.users(s) {
+		if rt.live.Load().snapshot == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Registry) rebuildUsers(s *service) {
+	for _, rt := range r.users(s) {
+		r.rebuild(rt)
+	}
+}

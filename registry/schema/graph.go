@@ -1,0 +1,246 @@
+package schema
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// A compiled schema is a graph. Two kinds of edges lead from one node: those
+// that look at the same value again ($ref, allOf, if, …) and those that step
+// down to a member, an element or a member's name.
+
+// sameValue calls visit for each node that n applies to the value it is applied
+// to.
+func (g *graph) sameValue(n *jsonschema.Schema, visit func(m *jsonschema.Schema)) {
+	each := func(all ...*jsonschema.Schema) {
+		for _, m := range all {
+			if m != nil {
+				visit(m)
+			}
+		}
+	}
+	each(n.Ref)
+	if refOnly(n) {
+		return
+	}
+	each(g.recursiveTargets(n)...)
+	each(g.dynamicTargets(n)...)
+	each(n.AllOf...)
+	each(n.AnyOf...)
+	each(n.OneOf...)
+	each(n.Not, n.If, n.Then, n.Else)
+	for _, m := range n.DependentSchemas {
+		each(m)
+	}
+	for _, dependency := range n.Dependencies {
+		if m, ok := dependency.(*jsonschema.Schema); ok {
+			each(m)
+		}
+	}
+}
+
+// below calls visit for each node that n applies to a part of its value.
+func (g *graph) below(n *jsonschema.Schema, visit func(m *jsonschema.Schema)) {
+	if refOnly(n) {
+		return
+	}
+	one := func(v any) {
+		if m, ok := v.(*jsonschema.Schema); ok && m != nil {
+			visit(m)
+		}
+	}
+	for _, m := range n.Properties {
+		visit(m)
+	}
+	for _, m := range n.PatternProperties {
+		visit(m)
+	}
+	one(n.AdditionalProperties)
+	one(n.PropertyNames)
+	one(n.UnevaluatedProperties)
+	if items, ok := n.Items.([]*jsonschema.Schema); ok {
+		for _, m := range items {
+			visit(m)
+		}
+	}
+	one(n.Items)
+	one(n.AdditionalItems)
+	for _, m := range n.PrefixItems {
+		visit(m)
+	}
+	one(n.Items2020)
+	one(n.Contains)
+	one(n.UnevaluatedItems)
+}
+
+// refOnly reports whether n is a $ref of draft-07, which hides its siblings.
+func refOnly(n *jsonschema.Schema) bool { return n.DraftVersion < 2019 && n.Ref != nil }
+
+// graph knows all nodes of one compiled schema.
+type graph struct {
+	root *jsonschema.Schema
+	// rank numbers the nodes so that every edge to the same value leads to a
+	// lower rank, dynamic references with several targets apart.
+	rank      map[*jsonschema.Schema]int
+	dynamic   map[string][]*jsonschema.Schema // by $dynamicAnchor
+	recursive []*jsonschema.Schema            // where a $recursiveRef may lead if the root does not say
+	plain     map[*jsonschema.Schema]bool     // the nodes without an edge to the same value
+	problems  []Problem
+}
+
+// newGraph walks over a compiled schema. anchored are nodes that may be reached
+// through $dynamicRef only. It reports the reference cycles that look at no part
+// of the value.
+func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) *graph {
+	g := &graph{
+		root:    root,
+		rank:    map[*jsonschema.Schema]int{},
+		dynamic: map[string][]*jsonschema.Schema{},
+		plain:   map[*jsonschema.Schema]bool{},
+	}
+	nodes := g.collect(append([]*jsonschema.Schema{root}, anchored...))
+	for _, n := range nodes {
+		if n.DynamicAnchor != "" {
+			g.dynamic[n.DynamicAnchor] = append(g.dynamic[n.DynamicAnchor], n)
+		}
+	}
+	g.findRecursiveTargets(nodes)
+	for _, n := range nodes {
+		g.order(n, map[*jsonschema.Schema]bool{})
+	}
+	return g
+}
+
+// collect lists all nodes that can be reached, in the order of their places.
+func (g *graph) collect(todo []*jsonschema.Schema) []*jsonschema.Schema {
+	var nodes []*jsonschema.Schema
+	seen := map[*jsonschema.Schema]bool{}
+	for len(todo) > 0 {
+		n := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[n] {
+			continue
+		}
+		seen[n] = true
+		nodes = append(nodes, n)
+		add := func(m *jsonschema.Schema) { todo = append(todo, m) }
+		g.sameValue(n, add)
+		g.below(n, add)
+		if n.RecursiveRef != nil {
+			add(n.RecursiveRef)
+		}
+		if n.DynamicRef != nil {
+			add(n.DynamicRef.Ref)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *jsonschema.Schema) int { return strings.Compare(a.Location, b.Location) })
+	return nodes
+}
+
+// dynamicTargets are the nodes n's $dynamicRef may lead to.
+func (g *graph) dynamicTargets(n *jsonschema.Schema) []*jsonschema.Schema {
+	d := n.DynamicRef
+	switch {
+	case d == nil:
+		return nil
+	case d.Anchor == "" || d.Ref.DynamicAnchor != d.Anchor:
+		return []*jsonschema.Schema{d.Ref}
+	case g.root.DynamicAnchor == d.Anchor: // nothing is further out than the root
+		return []*jsonschema.Schema{g.root}
+	}
+	return g.dynamic[d.Anchor]
+}
+
+// recursiveTargets are the nodes n's $recursiveRef may lead to.
+func (g *graph) recursiveTargets(n *jsonschema.Schema) []*jsonschema.Schema {
+	target := n.RecursiveRef
+	switch {
+	case target == nil:
+		return nil
+	case !target.RecursiveAnchor:
+		return []*jsonschema.Schema{target}
+	case g.root.RecursiveAnchor:
+		return []*jsonschema.Schema{g.root}
+	}
+	return g.recursive
+}
+
+// findRecursiveTargets collects where a $recursiveRef may lead when the root
+// does not say: to any node by which another resource can be entered.
+func (g *graph) findRecursiveTargets(nodes []*jsonschema.Schema) {
+	entries := map[*jsonschema.Schema]bool{g.root: true}
+	anchor := false
+	for _, n := range nodes {
+		anchor = anchor || n.RecursiveAnchor
+		if n.ID != "" || n.RecursiveAnchor {
+			entries[n] = true
+		}
+		for _, m := range []*jsonschema.Schema{n.Ref, n.RecursiveRef} {
+			if m != nil {
+				entries[m] = true
+			}
+		}
+	}
+	if !anchor {
+		return
+	}
+	for _, n := range nodes {
+		if entries[n] {
+			g.recursive = append(g.recursive, n)
+		}
+	}
+}
+
+// order gives n a rank after all nodes it leads to. open are the nodes on the
+// way to n: an edge back to one of them would check a value without end.
+func (g *graph) order(n *jsonschema.Schema, open map[*jsonschema.Schema]bool) {
+	if _, done := g.rank[n]; done {
+		return
+	}
+	open[n] = true
+	g.plain[n] = true
+	g.sameValue(n, func(m *jsonschema.Schema) {
+		g.plain[n] = false
+		if !open[m] {
+			g.order(m, open)
+		} else if keyword, certain := g.reference(n, m); certain {
+			g.problems = append(g.problems, Problem{
+				Pointer: pointerOf(n.Location) + keyword,
+				Text:    "the reference leads back here without looking at a part of the value",
+			})
+		}
+	})
+	delete(open, n)
+	g.rank[n] = len(g.rank)
+}
+
+// reference names the keyword of the edge from n to m, "" for a subschema.
+// A dynamic reference is not certain to lead to m if it has other targets.
+func (g *graph) reference(n, m *jsonschema.Schema) (keyword string, certain bool) {
+	switch {
+	case n.Ref == m:
+		return "/$ref", true
+	case slices.Contains(g.recursiveTargets(n), m):
+		return "/$recursiveRef", len(g.recursiveTargets(n)) == 1
+	case slices.Contains(g.dynamicTargets(n), m):
+		return "/$dynamicRef", len(g.dynamicTargets(n)) == 1
+	}
+	return "", true
+}
+
+// pointerOf is the JSON pointer in a node's location, "" for a node outside the
+// document.
+func pointerOf(location string) string {
+	fragment, inside := strings.CutPrefix(location, documentURL+"#")
+	if !inside {
+		return ""
+	}
+	pointer, err := url.PathUnescape(fragment)
+	if err != nil {
+		return ""
+	}
+	return pointer
+}

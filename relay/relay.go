@@ -1,0 +1,249 @@
+// Package relay connects an MCP client that speaks over stdin and stdout with a
+// gateway that speaks streamable HTTP: the form for desktops that cannot reach
+// the Portal and the Tool Services themselves.
+//
+// Each line is POSTed to the gateway as it is, and each answer is written as a
+// line as it came. What HTTP needs beside the body is derived from the body:
+// the MCP-Protocol-Version, Mcp-Method, Mcp-Name and Mcp-Param-* headers of
+// 2026-07-28, the negotiated version and the session id of older protocols. So
+// both eras work, and nothing of a message is lost that the relay does not know.
+//
+// From the outside in: [Run] reads frames and starts one exchange each
+// (relay.go), an exchange posts a message (exchange.go) with the headers it needs
+// (headers.go, tools.go), and brings back what came (answer.go, events.go).
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"tollgate/transport"
+)
+
+const (
+	// maxExchanges bounds the requests under way, listen streams included. Beyond
+	// it no further line is read until one has ended.
+	maxExchanges = 128
+
+	// finishTimeout is how long answers are awaited after the end of input.
+	finishTimeout = 10 * time.Second
+
+	// stopTimeout is how long cancelled exchanges may take to end.
+	stopTimeout = time.Second
+
+	// goodbyeTimeout bounds the end of a session the gateway has minted.
+	goodbyeTimeout = 2 * time.Second
+)
+
+// Run relays until the end of input, then waits up to ten seconds for the answers
+// still due, writes them, and returns nil. It returns at once, with an error, when
+// o cannot be used, when a stream breaks, or when ctx ends (with its cause).
+//
+// Only MCP messages are written to o.Lines. A gateway that cannot be reached or
+// does not answer in JSON-RPC is reported to the client as the JSON-RPC error of
+// each request; Run goes on. Redirects are not followed. Messages a server of an
+// older protocol sends outside of any answer (its GET stream) are not fetched.
+//
+// The goroutine that reads o.Lines cannot be interrupted and stays behind, until
+// the process ends or its input does, if Run returns before the end of input.
+func Run(ctx context.Context, o Options) error {
+	r, err := newRelay(o)
+	if err != nil {
+		return err
+	}
+	ctx, r.fail = context.WithCancelCause(ctx)
+	defer r.stop()
+
+	frames := make(chan input)
+	go r.read(ctx, frames)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case in := <-frames:
+			switch {
+			case errors.Is(in.err, io.EOF):
+				return r.finish(ctx)
+			case in.err != nil:
+				return in.err
+			}
+			r.take(ctx, parse(in.frame))
+		}
+	}
+}
+
+type relay struct {
+	url    string
+	header http.Header // sent with every request
+	client *http.Client
+	lines  *transport.Stdio
+	log    *slog.Logger
+	tools  *toolTable
+	fail   context.CancelCauseFunc // ends Run
+
+	exchanges sync.WaitGroup
+	slots     chan struct{} // one per exchange
+	gate      chan struct{} // closed when the messages taken so far no longer hold up the next; only take uses it
+
+	mu       sync.Mutex
+	inFlight map[string]*exchange // by id
+	version  string               // negotiated by initialize; "" before that
+	session  string               // minted by the gateway at initialize; "" = none
+}
+
+// input is what one read of stdin gave.
+type input struct {
+	frame []byte
+	err   error
+}
+
+func (r *relay) read(ctx context.Context, frames chan<- input) {
+	for {
+		frame, err := r.lines.ReadFrame()
+		select {
+		case frames <- input{frame, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// take begins what a message asks for. It waits only if too much is under way.
+func (r *relay) take(ctx context.Context, m *message) {
+	if m.method == "notifications/cancelled" {
+		x := r.abort(m)
+		if x == nil || x.m.version != "" {
+			// Over HTTP, 2026-07-28 cancels by closing the connection, which has been
+			// done. For an unknown request there is nothing to cancel.
+			return
+		}
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	x := &exchange{r: r, m: m}
+	x.ctx, x.cancel = context.WithCancel(ctx)
+	r.register(x)
+
+	before := r.gate
+	var passed chan struct{}
+	if m.method == "initialize" || m.method == "notifications/initialized" {
+		// What follows needs the version and the session that these settle.
+		passed = make(chan struct{})
+		r.gate = passed
+	}
+	r.exchanges.Go(func() {
+		defer func() {
+			x.cancel()
+			r.unregister(x)
+			<-r.slots
+			if passed != nil {
+				close(passed)
+			}
+		}()
+		select {
+		case <-before:
+			x.run()
+		case <-x.ctx.Done():
+		}
+	})
+}
+
+// abort cancels the request a notifications/cancelled names and returns it, or
+// nil when it is not under way. Nothing is written for it afterwards.
+func (r *relay) abort(m *message) *exchange {
+	r.mu.Lock()
+	x := r.inFlight[m.cancels]
+	r.mu.Unlock()
+	if x != nil {
+		x.abort()
+	}
+	return x
+}
+
+func (r *relay) register(x *exchange) {
+	if x.m.key == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inFlight[x.m.key] = x
+}
+
+func (r *relay) unregister(x *exchange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inFlight[x.m.key] == x {
+		delete(r.inFlight, x.m.key)
+	}
+}
+
+// finish ends listen streams, which have nobody to tell any more, and waits for
+// the answers that are due.
+func (r *relay) finish(ctx context.Context) error {
+	r.mu.Lock()
+	for _, x := range r.inFlight {
+		if x.m.method == "subscriptions/listen" {
+			x.cancel()
+		}
+	}
+	r.mu.Unlock()
+
+	select {
+	case <-r.idle():
+		r.goodbye(ctx)
+		return nil
+	case <-time.After(finishTimeout):
+		r.log.Warn("input ended; giving up on answers that did not come in time", "waited", finishTimeout)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// idle returns a channel that closes when no exchange is under way.
+func (r *relay) idle() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		r.exchanges.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// stop cancels what is under way and waits for it, but not for ever: a client
+// that does not read its end of the pipe must not keep the process alive.
+func (r *relay) stop() {
+	r.fail(nil)
+	select {
+	case <-r.idle():
+	case <-time.After(stopTimeout):
+	}
+}
+
+// goodbye ends a session the gateway has minted, so that it need not wait for it
+// to expire.
+func (r *relay) goodbye(ctx context.Context) {
+	header := http.Header{}
+	if r.setLegacy(header); header.Get("Mcp-Session-Id") == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, goodbyeTimeout)
+	defer cancel()
+	res, err := r.send(ctx, http.MethodDelete, nil, header)
+	if err != nil {
+		r.log.Debug("the session could not be ended", "reason", unreachable(err).text)
+		return
+	}
+	res.Body.Close()
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"tollgate/jsonwire"
+)
+
+// bodyTimeLimit is how long a client may take to send its body.
+const bodyTimeLimit = 30 * time.Second
+
+// trustedLength is how much of an announced length memory is set aside for
+// before any of it has come.
+const trustedLength = 64 << 10
+
+// readBody reads a request's body whole, bounded in size and time. Its failures
+// come before anything of the message is known.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if err := checkContent(r.Header); err != nil {
+		return nil, err
+	}
+	limit := s.config.MaxRequestBytes
+	if r.ContentLength > limit {
+		return nil, s.tooLarge()
+	}
+	control := http.NewResponseController(w)
+	// A writer without deadlines (a test's recorder) has no slow client either.
+	if control.SetReadDeadline(time.Now().Add(bodyTimeLimit)) == nil {
+		// The limit is the body's alone. What watches the connection for the
+		// client's leaving must not run into it.
+		defer control.SetReadDeadline(time.Time{})
+	}
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), trustedLength)) + bytes.MinRead)
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return nil, s.bodyFailure(err)
+	}
+	return jsonwire.TrimBOM(body.Bytes()), nil
+}
+
+func (s *Server) bodyFailure(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return s.tooLarge()
+	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return closing(fail(bodyTimeout, "the body did not arrive within %d s", int(bodyTimeLimit.Seconds())))
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return closing(fail(parseError, "the body ended early"))
+	}
+	f := closing(fail(parseError, "the body could not be read"))
+	f.cause = err
+	return f
+}
+
+func (s *Server) tooLarge() *failure {
+	return closing(fail(bodyTooLarge, "the body is larger than %d bytes", s.config.MaxRequestBytes))
+}
+
+// closing adds that the connection ends with this answer: the rest of the body
+// is not waited for.
+func closing(f *failure) *failure {
+	f.header = http.Header{"Connection": {"close"}}
+	return f
+}
+
+// checkContent refuses a body that is not plain JSON. Without a Content-Type it
+// is taken for JSON: clients forget the header, and what is not JSON fails to
+// parse.
+func checkContent(h http.Header) error {
+	for _, coding := range h.Values("Content-Encoding") {
+		if c := strings.TrimSpace(coding); c != "" && !strings.EqualFold(c, "identity") {
+			f := fail(unsupportedMedia, "Content-Encoding is not supported: send the body as it is")
+			f.header = http.Header{"Accept-Encoding": {"identity"}}
+			return f
+		}
+	}
+	types := h.Values("Content-Type")
+	if len(types) == 0 {
+		return nil
+	}
+	mediaType, params, err := mime.ParseMediaType(types[0])
+	if err != nil || len(types) > 1 || mediaType != "application/json" {
+		return fail(unsupportedMedia, "Content-Type must be application/json")
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+		return fail(unsupportedMedia, "Content-Type must be application/json in UTF-8")
+	}
+	return nil
+}
+
+// accepts is what a client takes as an answer.
+type accepts struct{ json, stream bool }
+
+// parseAccept reads Accept with goodwill: no header takes everything, order does
+// not matter, a quality of zero says no, what is not understood says nothing.
+func parseAccept(h http.Header) accepts {
+	lines := h.Values("Accept")
+	if strings.TrimSpace(strings.Join(lines, "")) == "" {
+		return accepts{json: true, stream: true}
+	}
+	// The most specific range decides, as "text/event-stream;q=0, */*" shows.
+	best := map[string]int{}
+	var a accepts
+	take := func(target string, rank int, ok bool, field *bool) {
+		if rank > best[target] {
+			best[target], *field = rank, ok
+		}
+	}
+	for _, line := range lines {
+		for part := range strings.SplitSeq(line, ",") {
+			name, params, _ := strings.Cut(part, ";")
+			ok := !zeroQuality(params)
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "application/json":
+				take("json", 3, ok, &a.json)
+			case "application/*":
+				take("json", 2, ok, &a.json)
+			case "text/event-stream":
+				take("stream", 3, ok, &a.stream)
+			case "text/*":
+				take("stream", 2, ok, &a.stream)
+			case "*/*", "*":
+				take("json", 1, ok, &a.json)
+				take("stream", 1, ok, &a.stream)
+			}
+		}
+	}
+	return a
+}
+
+// zeroQuality reports whether a media range's parameters say q=0.
+func zeroQuality(params string) bool {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			digits := strings.TrimSpace(value)
+			return strings.HasPrefix(digits, "0") && strings.Trim(digits, "0.") == ""
+		}
+	}
+	return false
+}

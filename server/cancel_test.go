@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// blockingTool is a tool that is never done. entered has an entry per call,
+// cancelled one per call whose request was ended by the gateway.
+func (g *gateway) blockingTool() (entered, cancelled chan string) {
+	entered, cancelled = make(chan string, 100), make(chan string, 100)
+	g.service.handle("claims.echo", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		entered <- string(body)
+		<-r.Context().Done()
+		cancelled <- string(body)
+	})
+	return entered, cancelled
+}
+
+func TestClientThatLeavesCancelsItsCall(t *testing.T) {
+	for _, accept := range []string{"application/json, text/event-stream", "text/event-stream"} {
+		eachEra(t, func(t *testing.T, modern bool) {
+			g := newGateway(t)
+			entered, cancelled := g.blockingTool()
+			body, header := modernRequest(methodCall, `"name":"claims.echo","arguments":{"n":1}`)
+			if !modern {
+				body, header = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":{"n":1}}}`, nil
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url()+"/mcp/claims", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept", accept)
+			for i := 0; i < len(header); i += 2 {
+				req.Header.Set(header[i], header[i+1])
+			}
+			gone := make(chan error)
+			go func() {
+				resp, err := http.DefaultClient.Do(req)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				gone <- err
+			}()
+			<-entered
+			leave()
+			if err := <-gone; err == nil {
+				t.Error("the call was answered")
+			}
+			if got := <-cancelled; got != `{"n":1}` {
+				t.Errorf("cancelled was %s", got)
+			}
+			g.http.Close() // waits for the handler, and with it for the log line
+			if log := g.log.String(); !strings.Contains(log, `"outcome":"canceled"`) {
+				t.Errorf("log: %s", log)
+			}
+		})
+	}
+}
+
+func TestCancelledCallOnFramesIsNotAnswered(t *testing.T) {
+	for _, id := range []string{`5`, `"five"`, `-9007199254740991`} {
+		eachEra(t, func(t *testing.T, modern bool) {
+			g := newGateway(t)
+			entered, cancelled := g.blockingTool()
+			meta := ""
+			if modern {
+				meta = modernMeta + ","
+			}
+			c := g.connect(nil)
+			c.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + meta + `"name":"claims.echo","arguments":{"n":1}}}`)
+			<-entered
+			c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"enough"}}`)
+			<-cancelled
+			if rest := c.finish(); len(rest) > 0 {
+				t.Errorf("after the cancellation came %q", rest)
+			}
+		})
+	}
+}
+
+// A cancelled id is free again, and others are not touched.
+func TestCancellationTouchesOneCall(t *testing.T) {
+	g := newGateway(t)
+	entered, cancelled := g.blockingTool()
+	c := g.connect(nil)
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"claims.echo"}}`)
+	<-entered
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	if got := c.receive(); !strings.Contains(got, `-32600`) || strings.Contains(got, `"id"`) {
+		t.Errorf("an id in use is answered with %s", got)
+	}
+	c.send(`{"jsonrpc":"2.0","id":"1","method":"ping"}`)
+	if got := c.receive(); got != `{"jsonrpc":"2.0","id":"1","result":{}}` {
+		t.Errorf("a string is another id than the number, but got %s", got)
+	}
+	for _, nobody := range []string{`"1"`, `2`, `1.0`, `null`, `{}`} {
+		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + nobody + `}}`)
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
+	c.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	if got := c.receive(); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
+		t.Errorf("got %s", got)
+	}
+	select {
+	case <-cancelled:
+		t.Error("the call was cancelled by a note about another one")
+	default:
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-cancelled
+	c.finish()
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"tollgate/jsonwire"
+	"tollgate/registry"
+	"tollgate/registry/schema"
+	"tollgate/server/upstream"
+)
+
+// The core answers lists and calls from one snapshot. It knows no transport:
+// every door leads here, and takes back a result or an error of the wire table.
+type core struct {
+	routes   Routes
+	upstream *upstream.Client
+	log      *slog.Logger
+}
+
+// list is a snapshot's tool list as one JSON array, and how long it may be
+// kept.
+func (c *core) list(snapshot *registry.Snapshot, modern bool) (tools []byte, ttl time.Duration) {
+	if !modern {
+		return snapshot.LegacyList, 0
+	}
+	return snapshot.List, c.routes.NextCheck(snapshot.Route)
+}
+
+// A call is one tools/call as a door hands it over.
+type call struct {
+	route     registry.RouteKey
+	snapshot  *registry.Snapshot // when the door has taken one already; else nil
+	tool      registry.ToolName
+	arguments []byte      // as sent, one JSON value; nil when absent
+	header    http.Header // the caller's HTTP headers
+	modern    bool        // protocol version 2026-07-28 and later
+	mirrored  bool        // the headers have to mirror declared arguments
+
+	traceparent, tracestate string // from _meta
+}
+
+// call answers a tool call and logs it. The error, if any, is the gateway's
+// refusal; whatever a Tool Service does is a result.
+func (c *core) call(ctx context.Context, in *call) (result upstream.Result, err error) {
+	record := callRecord{start: time.Now(), route: in.route, outcome: "panic"}
+	defer func() { c.record(ctx, &record) }()
+	result, err = c.pipeline(ctx, in, &record)
+	record.outcome = record.ended(result, err)
+	return result, err
+}
+
+// pipeline is a tool call from top to bottom.
+func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (result upstream.Result, err error) {
+	// Freshness, then one snapshot for everything below.
+	snapshot := in.snapshot
+	if snapshot == nil {
+		if snapshot, err = c.routes.Snapshot(ctx, in.route); err != nil {
+			return result, err
+		}
+	}
+
+	// The tool. One that is not there may be new: the route is looked at again.
+	tool := snapshot.Tool(in.tool)
+	if tool == nil {
+		if snapshot, err = c.routes.RecheckTool(ctx, in.route); err != nil {
+			return result, err
+		}
+		if tool = snapshot.Tool(in.tool); tool == nil {
+			return result, unknownTool(in.tool)
+		}
+	}
+	record.tool = tool
+
+	// What the agent said, and whether the headers said the same.
+	arguments, err := checkArguments(in.arguments)
+	if err != nil {
+		return result, err
+	}
+	if in.mirrored {
+		if err := checkParamHeaders(in.header, tool, arguments); err != nil {
+			return result, err
+		}
+	}
+	if breaches := tool.Input.Validate(arguments); len(breaches) > 0 {
+		record.refused = "invalid_arguments"
+		return invalidArguments(breaches), nil
+	}
+
+	// Handle in: a handle argument becomes the state it stands for.
+
+	release, ok := c.upstream.Acquire(tool.Service)
+	if !ok {
+		record.refused = "busy"
+		return busy(tool), nil
+	}
+	defer release()
+
+	// Reserve the cost; a defer settles what panics and early returns leave open.
+
+	answer := c.upstream.Forward(ctx, upstream.Call{
+		Tool: tool, Body: arguments, Header: in.header,
+		Traceparent: in.traceparent, Tracestate: in.tracestate,
+	})
+	record.answer = answer
+
+	// Settle, as soon as the answer is read.
+
+	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
+		c.routes.RecheckService(in.route, tool.Service)
+	}
+
+	// Handle out: new state becomes a handle.
+
+	return upstream.Map(in.route, tool, answer, !in.modern), nil
+}
+
+// checkArguments bounds the arguments and gives absent ones their meaning.
+func checkArguments(raw []byte) ([]byte, error) {
+	switch jsonwire.KindOf(raw) {
+	case jsonwire.KindInvalid, jsonwire.KindNull:
+		return []byte("{}"), nil
+	case jsonwire.KindObject:
+	default:
+		return nil, fail(badParams, "arguments must be an object")
+	}
+	if err := jsonwire.Check(raw, jsonwire.ArgumentLimits); err != nil {
+		return nil, fail(badParams, "arguments: %v", err)
+	}
+	return raw, nil
+}
+
+func unknownTool(name registry.ToolName) *failure {
+	return &failure{
+		fault: toolNotFound, text: "Tool not found: " + clip(string(name)),
+		data: jsonwire.AppendString([]byte(`"tool":`), string(name)),
+	}
+}
+
+// invalidArguments tells the model everything that is wrong, so that one more
+// try can be enough.
+func invalidArguments(breaches []schema.Breach) upstream.Result {
+	var b strings.Builder
+	b.WriteString("The arguments do not fit the tool's inputSchema. Nothing was called. Correct this and try again:")
+	for _, breach := range breaches {
+		pointer := breach.Pointer
+		if pointer == "" {
+			pointer = "(root)"
+		}
+		b.WriteString("\n- " + pointer + ": " + breach.Text)
+	}
+	return toolError(b.String())
+}
+
+func busy(tool *registry.RoutedTool) upstream.Result {
+	return toolError("The Tool Service " + string(tool.Service) + " is busy: too many calls to it are in flight. Nothing was called. Try again in a moment.")
+}
+
+// toolError is a failed tool as the gateway itself reports it to the model.
+func toolError(text string) upstream.Result {
+	content := jsonwire.AppendString([]byte(`[{"type":"text","text":`), text)
+	return upstream.Result{Content: append(content, "}]"...), IsError: true}
+}
+
+// callRecord is what the log says about a call. Never arguments, results or
+// header values.
+type callRecord struct {
+	start   time.Time
+	route   registry.RouteKey
+	tool    *registry.RoutedTool // nil when it is not known; a caller's own text is not logged
+	answer  *upstream.Answer     // nil when nothing was forwarded
+	refused string               // why the model was told to try again, when it was
+	outcome string
+}
+
+// ended is one word for how a call ended: "ok", "tool_error", why nothing was
+// forwarded, or the kind of a failure on the way to the Tool Service.
+func (r *callRecord) ended(result upstream.Result, err error) string {
+	switch {
+	case err != nil:
+		return asFailure(err).reason()
+	case r.refused != "":
+		return r.refused
+	case r.answer.Failure != nil:
+		return string(r.answer.Failure.Kind)
+	case result.IsError:
+		return "tool_error"
+	}
+	return "ok"
+}
+
+// record logs one line per call.
+func (c *core) record(ctx context.Context, r *callRecord) {
+	attrs := make([]slog.Attr, 0, 8)
+	attrs = append(attrs, slog.String("route", string(r.route)))
+	if r.tool != nil {
+		attrs = append(attrs, slog.String("tool", string(r.tool.Name)), slog.String("service", string(r.tool.Service)))
+	}
+	attrs = append(attrs, slog.String("outcome", r.outcome), slog.Int64("ms", time.Since(r.start).Milliseconds()))
+	if r.answer != nil {
+		attrs = append(attrs, slog.Int("status", r.answer.Status), slog.Int("bytes", len(r.answer.Body)))
+	}
+	c.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
+}

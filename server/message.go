@@ -1,0 +1,240 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tollgate/jsonwire"
+)
+
+// messageDepth bounds the nesting of a whole message: a tool's arguments may
+// nest as deep as their own limit and stand two levels below the top.
+var messageDepth = jsonwire.ArgumentLimits.Depth + 2
+
+// A message is one JSON-RPC message of a client, read once. Everything after
+// parseMessage takes what it needs from here, so that no two readers can
+// disagree about what the client said.
+type message struct {
+	id     []byte // the id as written; nil for a notification, a response, or an id that cannot be echoed
+	method string // "" for a response
+
+	params  []jsonwire.Member // members of params, unique; nil when absent or null
+	meta    []byte            // params._meta, an object; nil when absent or null
+	version string            // the protocol version _meta declares; "" when it declares none
+}
+
+// isCall reports whether the message wants an answer.
+func (m *message) isCall() bool { return m.id != nil && m.method != "" }
+
+// isResponse reports whether the message answers a request. The gateway makes
+// none, so nothing is done with it.
+func (m *message) isResponse() bool { return m.method == "" }
+
+// param is a member of params, nil when absent or null.
+func (m *message) param(name string) []byte {
+	for _, p := range m.params {
+		if p.Name == name && jsonwire.KindOf(p.Value) != jsonwire.KindNull {
+			return p.Value
+		}
+	}
+	return nil
+}
+
+// toolName is the tool a tools/call names.
+func (m *message) toolName() string {
+	name, _ := jsonwire.Text(m.param("name"))
+	return name
+}
+
+// parseMessage reads one message. The message is never nil: beside an error it
+// holds what could be read, above all the id the error has to echo.
+func parseMessage(body []byte) (*message, error) {
+	m := new(message)
+	tooDeep, err := checkText(body)
+	if err != nil {
+		return m, err
+	}
+	switch jsonwire.KindOf(body) {
+	case jsonwire.KindObject:
+	case jsonwire.KindArray:
+		return m, fail(invalidRequest, "batches are not supported: send one message at a time")
+	default:
+		return m, fail(invalidRequest, "a message is a JSON object")
+	}
+	members, err := jsonwire.Object(body)
+	if err != nil {
+		return m, fail(parseError, "the message is not valid JSON: %v", err)
+	}
+	if err := m.readEnvelope(members); err != nil {
+		return m, err
+	}
+	if tooDeep != nil {
+		if m.method == methodCall && strings.HasPrefix(tooDeep.Pointer, "/params/arguments") {
+			return m, fail(badParams, "arguments are nested deeper than %d levels", jsonwire.ArgumentLimits.Depth)
+		}
+		return m, fail(invalidRequest, "the message is nested deeper than %d levels", messageDepth)
+	}
+	return m, nil
+}
+
+// checkText makes sure that body is one JSON value. Nesting beyond the bound is
+// reported apart from other errors: such a message still has a readable id and
+// method, which decide how it is refused.
+func checkText(body []byte) (tooDeep *jsonwire.Error, _ error) {
+	if len(body) == 0 {
+		return nil, fail(parseError, "the message is empty")
+	}
+	limits := jsonwire.Limits{Depth: messageDepth, Duplicates: true} // duplicates are judged member by member below
+	err := jsonwire.Check(body, limits)
+	if e, ok := errors.AsType[*jsonwire.Error](err); ok && e.Kind == jsonwire.Depth {
+		tooDeep = e
+		limits.Depth = 0
+		err = jsonwire.Check(body, limits)
+	}
+	if err != nil {
+		return nil, fail(parseError, "the message is not valid JSON: %v", err)
+	}
+	return tooDeep, nil
+}
+
+// readEnvelope takes the members of JSON-RPC. A member that is there twice, or
+// in another spelling of upper and lower case, is refused: a lenient reader
+// further on might follow the other one.
+func (m *message) readEnvelope(members []jsonwire.Member) error {
+	var id, params []byte
+	var version, method string
+	var hasResult bool
+	err := unique(members, "jsonrpc", "id", "method", "params", "result", "error")
+	for _, member := range members {
+		switch member.Name {
+		case "jsonrpc":
+			version, _ = jsonwire.Text(member.Value)
+		case "id":
+			id = member.Value
+		case "method":
+			method, _ = jsonwire.Text(member.Value)
+		case "params":
+			params = member.Value
+		case "result", "error":
+			hasResult = true
+		}
+	}
+	idErr := checkID(id)
+	if idErr == nil && !twice(members, "id") {
+		m.id = id
+	}
+	switch {
+	case err != nil:
+		return err
+	case id != nil && idErr != nil:
+		return idErr
+	case version != "2.0":
+		return fail(invalidRequest, `member "jsonrpc" must be "2.0"`)
+	case method == "" && hasResult && !has(members, "method"):
+		return nil // a response
+	case method == "":
+		return fail(invalidRequest, `member "method" must be a non-empty string`)
+	}
+	m.method = method
+	return m.readParams(params)
+}
+
+// readParams takes the members of params and the version they declare.
+func (m *message) readParams(params []byte) (err error) {
+	switch jsonwire.KindOf(params) {
+	case jsonwire.KindInvalid, jsonwire.KindNull:
+		return nil
+	case jsonwire.KindObject:
+	default:
+		return fail(badParams, "params must be an object")
+	}
+	if m.params, err = jsonwire.Object(params); err != nil {
+		return fail(parseError, "the message is not valid JSON: %v", err)
+	}
+	if err := unique(m.params, "name", "arguments", "cursor", "_meta"); err != nil {
+		return err
+	}
+	if m.meta = m.param("_meta"); m.meta == nil {
+		return nil
+	}
+	if jsonwire.KindOf(m.meta) != jsonwire.KindObject {
+		m.meta = nil
+		return fail(badParams, "_meta must be an object")
+	}
+	if err := jsonwire.Check(m.meta, jsonwire.Limits{}); err != nil {
+		return fail(invalidRequest, "_meta: %v", err)
+	}
+	raw, ok := jsonwire.Get(m.meta, metaVersion)
+	if !ok {
+		return nil
+	}
+	if m.version, ok = jsonwire.Text(raw); !ok || m.version == "" {
+		return fail(badParams, "missing or invalid _meta field %q", metaVersion)
+	}
+	return nil
+}
+
+// unique refuses a member named twice and, for the names given, a member that
+// differs from one in case only.
+func unique(members []jsonwire.Member, names ...string) error {
+	for i, m := range members {
+		for _, other := range members[:i] {
+			if other.Name == m.Name {
+				return fail(invalidRequest, "member %q is there twice", clip(m.Name))
+			}
+		}
+		for _, name := range names {
+			if m.Name != name && strings.EqualFold(m.Name, name) {
+				return fail(invalidRequest, "member %q must be written %q", clip(m.Name), name)
+			}
+		}
+	}
+	return nil
+}
+
+func has(members []jsonwire.Member, name string) bool {
+	return slices.ContainsFunc(members, func(m jsonwire.Member) bool { return m.Name == name })
+}
+
+func twice(members []jsonwire.Member, name string) bool {
+	n := 0
+	for _, m := range members {
+		if m.Name == name {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// maxSafeInteger is the largest integer every JSON reader holds exactly.
+const maxSafeInteger = 1<<53 - 1
+
+// checkID accepts what comes back exactly as it was sent: a string, or an
+// integer that survives a float64.
+func checkID(raw []byte) error {
+	switch jsonwire.KindOf(raw) {
+	case jsonwire.KindString:
+		if text, _ := jsonwire.Text(raw); strings.ContainsRune(text, '�') && bytes.Contains(bytes.ToLower(raw), []byte(`\ud`)) {
+			return fail(invalidRequest, "id must be valid Unicode: it has an unpaired surrogate escape")
+		}
+		return nil
+	case jsonwire.KindNumber:
+		n, err := strconv.ParseInt(string(raw), 10, 64)
+		if err == nil && n >= -maxSafeInteger && n <= maxSafeInteger && string(raw) != "-0" {
+			return nil
+		}
+	}
+	return fail(invalidRequest, "id must be a string or an integer within ±(2^53-1), written without fraction and exponent")
+}
+
+// clip bounds a client's text where a message to the client quotes it.
+func clip(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

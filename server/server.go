@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tollgate/registry"
+	"tollgate/server/upstream"
+)
+
+// Routes is what the server needs of a registry. *registry.Registry is one.
+// Implementations are safe for concurrent use.
+type Routes interface {
+	// Snapshot makes sure that the route is fresh, waiting no longer than its
+	// rules allow, and returns its newest snapshot. The error is
+	// registry.ErrRouteNotFound, a *registry.UnavailableError or ctx's.
+	Snapshot(context.Context, registry.RouteKey) (*registry.Snapshot, error)
+
+	// RecheckTool is Snapshot for a tool that is not in the list: the route is
+	// fetched again if that is not too soon.
+	RecheckTool(context.Context, registry.RouteKey) (*registry.Snapshot, error)
+
+	// RecheckService asks, in the background, for a new look at a service whose
+	// tool turned out to be gone.
+	RecheckService(registry.RouteKey, registry.ServiceKey)
+
+	// Current is the newest snapshot as it stands, without looking or waiting;
+	// nil and no error for a route that has none yet.
+	Current(registry.RouteKey) (*registry.Snapshot, error)
+
+	// NextCheck is the time left until the route is due again; 0 when overdue.
+	NextCheck(registry.RouteKey) time.Duration
+
+	// Subscribe keeps a route checked, as if somebody asked all the time, until
+	// cancel is called.
+	Subscribe(registry.RouteKey) (cancel func())
+}
+
+// Config is the server's part of the configuration. Start from
+// [DefaultConfig].
+type Config struct {
+	// Identity is the server's name in serverInfo. Default mcp-insurance-core.
+	Identity string `yaml:"identity"`
+
+	// MaxRequestBytes bounds the body of one HTTP request, in bytes. At least 1;
+	// default 4194304 (4 MiB).
+	MaxRequestBytes int64 `yaml:"maxRequestBytes"`
+}
+
+// DefaultConfig returns the defaults of operations.md.
+func DefaultConfig() Config {
+	return Config{Identity: "mcp-insurance-core", MaxRequestBytes: 4 << 20}
+}
+
+// Validate finds every mistake: nil, or a joined error.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Identity == "" {
+		errs = append(errs, errors.New("identity: must not be empty"))
+	}
+	if c.MaxRequestBytes < 1 {
+		errs = append(errs, errors.New("http.maxRequestBytes: must be at least 1"))
+	}
+	return errors.Join(errs...)
+}
+
+// Cache scopes of lists: whether a cache may serve one caller's list to another.
+const (
+	CachePublic  = "public"  // right without authentication
+	CachePrivate = "private" // right as soon as callers may see different routes
+)
+
+// Options are what a Server is made of. All fields but Drain and Logger are
+// required.
+type Options struct {
+	Config
+	Routes     Routes
+	Upstream   *upstream.Client
+	Version    string // in serverInfo
+	CacheScope string // CachePublic or CachePrivate
+
+	// Drain is how long answers in flight are waited for at the end of a
+	// session's input. Zero: 35 s, the default of shutdown.drain.
+	Drain time.Duration
+
+	Logger *slog.Logger // nil: logs nothing
+}
+
+// Server serves all routes. It is safe for concurrent use.
+type Server struct {
+	config Config
+	routes Routes
+	core   *core
+	scope  string
+	drain  time.Duration
+	log    *slog.Logger
+	info   *mcp.Implementation
+
+	json, sse http.Handler // the SDK's two forms of answer
+
+	mu     sync.Mutex
+	byKey  map[registry.RouteKey]*route // routes an SDK door was used for
+	closed bool                         // CloseStreams was called: streams end at once
+}
+
+// New makes a Server. Plug its RouteChanged into the registry before that
+// starts.
+func New(o Options) (*Server, error) {
+	if err := o.Config.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Drain == 0 {
+		o.Drain = 35 * time.Second
+	}
+	s := &Server{
+		config: o.Config, routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
+		core:  &core{routes: o.Routes, upstream: o.Upstream, log: o.Logger},
+		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},
+		byKey: make(map[registry.RouteKey]*route),
+	}
+	s.json = s.newHandler(true)
+	s.sse = s.newHandler(false)
+	return s, nil
+}
+
+// newHandler makes the SDK's HTTP handler. The bounds and checks it would make
+// itself are off or passed by the time it is reached.
+func (s *Server) newHandler(json bool) http.Handler {
+	return mcp.NewStreamableHTTPHandler(
+		func(r *http.Request) *mcp.Server { return doorOf(r.Context()).server },
+		&mcp.StreamableHTTPOptions{
+			Stateless:                    true,
+			JSONResponse:                 json,
+			Logger:                       sdkLogger(s.log),
+			DisableLocalhostProtection:   true, // the transport's list of hosts is exact
+			MaxRequestBodyBytes:          -1,
+			PropagateRequestCancellation: true,
+		})
+}
+
+// route returns the route's server object, made at first use. The caller knows
+// that the route exists.
+func (s *Server) route(key registry.RouteKey) *route {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rt := s.byKey[key]
+	if rt == nil {
+		rt = &route{s: s, key: key, streams: make(map[*stream]struct{})}
+		s.byKey[key] = rt
+	}
+	return rt
+}
+
+// RouteChanged takes a route's new snapshot after it was published, nil when the
+// route is gone. Subscribers of the route hear that the list changed; streams of
+// a route that is gone end. Calls for one route must come one after the other.
+func (s *Server) RouteChanged(key registry.RouteKey, snapshot *registry.Snapshot) {
+	s.mu.Lock()
+	rt := s.byKey[key]
+	s.mu.Unlock()
+	if rt != nil {
+		rt.changed(snapshot)
+	}
+}
+
+// CloseStreams ends all listen streams with their result, those that are opened
+// later too: the server is shutting down. It does not wait for their readers.
+func (s *Server) CloseStreams() {
+	s.mu.Lock()
+	s.closed = true
+	routes := make([]*route, 0, len(s.byKey))
+	for _, rt := range s.byKey {
+		routes = append(routes, rt)
+	}
+	s.mu.Unlock()
+	for _, rt := range routes {
+		rt.endStreams()
+	}
+}
+
+func (s *Server) closing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// sdkLogger is the SDK's logger. It reports ordinary events (a session per
+// request, a tool name with a slash) at levels meant for faults, so everything
+// it says is debug output here.
+func sdkLogger(log *slog.Logger) *slog.Logger { return slog.New(demoted{log.Handler()}) }
+
+type demoted struct{ slog.Handler }
+
+func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return demoted{d.Handler.WithAttrs(attrs)}
+}
+func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }

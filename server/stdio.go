@@ -1,0 +1,372 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tollgate/jsonwire"
+	"tollgate/registry"
+)
+
+// FrameConn carries JSON-RPC messages one by one: the lines of stdin and stdout,
+// or a pipe inside the process. ReadFrame is called from one goroutine at a
+// time, WriteFrame from one at a time; both may run at once.
+type FrameConn interface {
+	// ReadFrame returns the next message, io.EOF after the last one. It keeps
+	// no hold of the bytes.
+	ReadFrame() ([]byte, error)
+
+	// WriteFrame writes one message, whole.
+	WriteFrame([]byte) error
+}
+
+// ServeFrames serves one client of one route until the input or the context
+// ends. Then answers still in flight are written, within Options.Drain, and
+// listen streams end with their result. Both eras are served. header is the
+// caller's header for every call of the session.
+//
+// The route need not exist: calls are then answered with errors, and initialize
+// is answered at once in any case. The error is the connection's: nil at the end
+// of input.
+func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames FrameConn, header http.Header) error {
+	rt := s.route(key)
+	ending, end := context.WithCancel(context.Background())
+	defer end()
+	d := &door{route: rt, server: rt.built(), header: header, ending: ending}
+	c := &session{
+		s: s, rt: rt, frames: frames, ctx: ctx, endListens: end,
+		in: make(chan frame), closed: make(chan struct{}), flights: make(map[jsonrpc.ID]*flight),
+	}
+	defer c.unsubscribe()
+	// For the SDK the session is a legacy one that is past its handshake. The
+	// handshake is answered in the middleware, whenever it comes; modern requests
+	// need none; and whether the client is told of list changes is decided in Write.
+	state := &mcp.ServerSessionState{
+		InitializeParams:  &mcp.InitializeParams{ProtocolVersion: newestLegacy},
+		InitializedParams: &mcp.InitializedParams{},
+	}
+	served, err := d.server.Connect(withDoor(context.WithoutCancel(ctx), d), c, &mcp.ServerSessionOptions{State: state})
+	if err != nil {
+		return err
+	}
+	err = served.Wait()
+	if readErr := c.readError(); readErr != nil {
+		return readErr
+	}
+	return err
+}
+
+// A session is one client on frames: the SDK's transport and connection, with
+// the checks the SDK does not make in front of it.
+type session struct {
+	s          *Server
+	rt         *route
+	frames     FrameConn
+	ctx        context.Context
+	endListens context.CancelFunc
+
+	in        chan frame
+	closed    chan struct{}
+	closeOnce sync.Once
+
+	writing sync.Mutex // one WriteFrame at a time
+
+	mu      sync.Mutex
+	flights map[jsonrpc.ID]*flight // calls the SDK has and has not answered
+	idle    chan struct{}          // closed when the last flight landed; nil while nobody waits
+	err     error                  // why reading ended, when it was not the end of input
+	stop    func()                 // ends the registry's attention for a legacy session; nil before the handshake
+}
+
+type frame struct {
+	data []byte
+	err  error
+}
+
+// A flight is one call between its request and its answer.
+type flight struct {
+	cancelled    bool         // the client does not want the answer any more
+	subscription subscription // of a subscriptions/listen
+}
+
+// Connect implements mcp.Transport.
+func (c *session) Connect(context.Context) (mcp.Connection, error) {
+	go c.readFrames()
+	return c, nil
+}
+
+// SessionID implements mcp.Connection.
+func (c *session) SessionID() string { return "" }
+
+// Close implements mcp.Connection. A ReadFrame under way is left to itself: a
+// read from a terminal or a pipe cannot be interrupted everywhere.
+func (c *session) Close() error {
+	c.closeOnce.Do(func() { close(c.closed) })
+	return nil
+}
+
+func (c *session) readFrames() {
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.panicked(p)
+			c.Close() // nothing more will come
+		}
+	}()
+	for {
+		data, err := c.frames.ReadFrame()
+		select {
+		case c.in <- frame{data, err}:
+		case <-c.closed:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements mcp.Connection: the next message that is for the SDK. The end
+// of input is told to the SDK only when nothing is in flight any more, because
+// the SDK then drops what it has not answered.
+func (c *session) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		select {
+		case <-c.closed:
+			return nil, io.EOF
+		case <-c.ctx.Done():
+			c.land()
+			return nil, io.EOF
+		case f := <-c.in:
+			if f.err != nil {
+				c.ended(f.err)
+				c.land()
+				return nil, io.EOF
+			}
+			if request := c.accept(f.data); request != nil {
+				return request, nil
+			}
+		}
+	}
+}
+
+// land waits for the answers in flight.
+func (c *session) land() {
+	c.endListens()
+	idle := make(chan struct{})
+	c.mu.Lock()
+	if len(c.flights) == 0 {
+		close(idle)
+	} else {
+		c.idle = idle
+	}
+	c.mu.Unlock()
+	limit := time.NewTimer(c.s.drain)
+	defer limit.Stop()
+	select {
+	case <-idle:
+	case <-limit.C:
+	case <-c.closed:
+	}
+}
+
+// accept checks one message. It is nil when nothing is left for the SDK to do.
+func (c *session) accept(data []byte) *jsonrpc.Request {
+	m, err := parseMessage(jsonwire.TrimBOM(data))
+	if err != nil {
+		c.refuse(m, err)
+		return nil
+	}
+	if !m.isCall() {
+		if m.method == noteCancelled {
+			return c.cancel(m)
+		}
+		return nil // nothing waits for any other notification, or for a response
+	}
+	switch {
+	case m.version != "" && !supported(m.version):
+		err = unsupportedVersionFailure(m.version)
+	default:
+		err = m.validate(isModern(m.version))
+	}
+	if err != nil {
+		c.refuse(m, err)
+		return nil
+	}
+	id, ok := c.depart(m)
+	if !ok {
+		m.id = nil // the answer must not be taken for that of the call in flight
+		c.refuse(m, fail(invalidRequest, "the id is in use by a call in flight"))
+		return nil
+	}
+	if m.method == methodInitialize {
+		c.subscribe()
+	}
+	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true)}
+}
+
+// depart registers a call. ok is false when its id is in flight already.
+func (c *session) depart(m *message) (id jsonrpc.ID, ok bool) {
+	id = sdkID(m.id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flights[id] != nil {
+		return id, false
+	}
+	c.flights[id] = new(flight)
+	return id, true
+}
+
+// cancel notes that the client gave a call up, and lets the SDK cancel it.
+func (c *session) cancel(m *message) *jsonrpc.Request {
+	raw := m.param("requestId")
+	if checkID(raw) != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flights[sdkID(raw)]
+	if f == nil {
+		return nil
+	}
+	f.cancelled = true
+	return &jsonrpc.Request{Method: noteCancelled, Params: m.sdkParams(true)}
+}
+
+// sdkID is a checked id as the SDK keeps it: exact, because checkID lets nothing
+// else pass.
+func sdkID(raw []byte) jsonrpc.ID {
+	var value any
+	if text, ok := jsonwire.Text(raw); ok {
+		value = text
+	} else if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		value = float64(n)
+	}
+	id, _ := jsonrpc.MakeID(value)
+	return id
+}
+
+// Write implements mcp.Connection: answers of calls the client still waits for,
+// and notifications it can expect.
+func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	var second []byte
+	switch msg := msg.(type) {
+	case *jsonrpc.Response:
+		defer c.landed(msg.ID)
+		if !c.wanted(msg.ID) {
+			return nil
+		}
+	case *jsonrpc.Request:
+		data, second = c.note(msg, data)
+	}
+	for _, frame := range [][]byte{data, second} {
+		if frame == nil {
+			continue
+		}
+		if err := c.frames.WriteFrame(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *session) wanted(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flights[id]
+	return f != nil && !f.cancelled
+}
+
+func (c *session) landed(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.flights, id)
+	if len(c.flights) == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// note returns what to write for a notification: all there is for a subscription
+// that is open, and changes for a client that did the legacy handshake.
+func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	meta, _ := jsonwire.Get(note.Params, "_meta")
+	id, ok := jsonwire.Get(meta, mcp.MetaKeySubscriptionID)
+	if !ok {
+		if note.Method == noteListChanged && c.stop == nil {
+			return nil, nil
+		}
+		return data, nil
+	}
+	f := c.flights[sdkID(id)]
+	if f == nil || f.cancelled {
+		return nil, nil
+	}
+	return f.subscription.admit(data)
+}
+
+// subscribe keeps the route checked for a client that did the legacy handshake:
+// it hears of changes without asking.
+func (c *session) subscribe() {
+	stop := c.s.routes.Subscribe(c.rt.key)
+	c.mu.Lock()
+	first := c.stop == nil
+	if first {
+		c.stop = stop
+	}
+	c.mu.Unlock()
+	if !first {
+		stop()
+	}
+}
+
+func (c *session) unsubscribe() {
+	c.mu.Lock()
+	stop := c.stop
+	c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// refuse answers a message the SDK does not get to see.
+func (c *session) refuse(m *message, err error) {
+	f := asFailure(err)
+	c.s.logFailure(c.ctx, f)
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if err := c.frames.WriteFrame(f.response(m.id, isModern(m.version))); err != nil {
+		c.ended(err)
+		c.Close()
+	}
+}
+
+func (c *session) ended(err error) {
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *session) readError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}

@@ -1,0 +1,369 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tollgate/registry"
+)
+
+// changed is g's list with another description, so that the list differs.
+func (g *gateway) changed(description string) []*registry.RoutedTool {
+	var tools []*registry.RoutedTool
+	for _, t := range g.routes.snapshots["claims"].Tools {
+		tool, routed := *t.Tool, *t
+		tool.Description = description
+		routed.Tool = &tool
+		tools = append(tools, &routed)
+	}
+	return tools
+}
+
+func dial(t *testing.T, url string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestSubscribersHearOfChanges(t *testing.T) {
+	g := newGateway(t)
+	l := listen(t, dial(t, g.url()))
+	for name, want := range map[string]string{"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", "Cache-Control": "no-cache", "Connection": ""} {
+		if got := l.resp.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if n := g.routes.subscriptions(); n != 1 {
+		t.Errorf("%d subscriptions at the registry", n)
+	}
+	for _, change := range []func(){
+		func() { g.swap("claims", g.changed("new")...) },
+		func() { g.swap("claims", g.routes.snapshots["claims"].Tools[1:]...) },
+		func() { g.swap("claims", g.tools(readFile(t, "testdata/manifest.json"))...) },
+	} {
+		change()
+		got := l.event()
+		if !strings.Contains(got, noteListChanged) || !strings.Contains(got, `"io.modelcontextprotocol/subscriptionId":7`) {
+			t.Errorf("after a change came %q", got)
+		}
+	}
+	g.remove("claims")
+	if got := l.event(); !strings.Contains(got, noteListChanged) && !strings.Contains(got, `"resultType":"complete"`) {
+		t.Errorf("after the route's end came %q", got)
+	}
+}
+
+func TestSameListIsNoChange(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		network, _ := serveOnPipes(t, g.Server)
+		l := listen(t, network.dial())
+		g.swap("claims", g.tools(readFile(t, "testdata/manifest.json"))...)
+		time.Sleep(time.Second) // the SDK waits a moment for further changes
+		g.CloseStreams()
+		if got := l.event(); !strings.Contains(got, "complete") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Tools that only move between services change the order of the list.
+func TestOrderAloneIsAChange(t *testing.T) {
+	g := newGateway(t)
+	tools := g.tools(readFile(t, "testdata/manifest.json"))[:2]
+	tools[0].Service, tools[1].Service = "a", "b"
+	g.swap("claims", tools...)
+	l := listen(t, dial(t, g.url()))
+	tools[0].Service, tools[1].Service = "b", "a"
+	g.swap("claims", tools...)
+	if got := l.event(); !strings.Contains(got, noteListChanged) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestStreamsEndWithTheirResult(t *testing.T) {
+	for name, end := range map[string]func(*gateway){
+		"the server shuts down": func(g *gateway) { g.CloseStreams() },
+		"the route is removed":  func(g *gateway) { g.remove("claims") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			g.swap("claims") // no tools: nothing but the end will be told
+			l := listen(t, dial(t, g.url()))
+			end(g)
+			got := l.event()
+			if !strings.Contains(got, `"id":7`) || !strings.Contains(got, `"resultType":"complete"`) || !strings.Contains(got, `"io.modelcontextprotocol/subscriptionId":7`) || !strings.Contains(got, "serverInfo") {
+				t.Errorf("the last event is %q", got)
+			}
+			if got := l.event(); got != "EOF" {
+				t.Errorf("after the result came %q", got)
+			}
+			if err := g.http.Config.Shutdown(t.Context()); err != nil {
+				t.Errorf("shutdown: %v", err)
+			}
+			if n := g.routes.subscriptions(); n != 0 {
+				t.Errorf("%d subscriptions left", n)
+			}
+		})
+	}
+}
+
+func TestStreamsOpenedWhileShuttingDownEndAtOnce(t *testing.T) {
+	g := newGateway(t)
+	g.CloseStreams()
+	r := g.modern(methodListen, listenToTools)
+	if r.status != 200 || strings.Count(r.body, "data:") != 2 || !strings.Contains(r.body, `"resultType":"complete"`) {
+		t.Errorf("got %d %s", r.status, r.body)
+	}
+}
+
+func TestSubscriptionEndsWithItsClient(t *testing.T) {
+	g := newGateway(t)
+	ended := make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		g.ServeHTTP(w, r)
+	})
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	l := listen(t, dial(t, server.URL))
+	l.conn.Close()
+	<-ended
+	if n := g.routes.subscriptions(); n != 0 {
+		t.Errorf("%d subscriptions left", n)
+	}
+}
+
+func TestQuietStreamsAreKeptAlive(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		network, _ := serveOnPipes(t, g.Server)
+		start := time.Now()
+		l := listen(t, network.dial())
+		for i := range 3 {
+			if got := l.event(); got != ": keep-alive" {
+				t.Errorf("got %q", got)
+			}
+			if passed := time.Since(start); passed != time.Duration(i+1)*15*time.Second {
+				t.Errorf("comment %d came after %v", i, passed)
+			}
+		}
+		g.CloseStreams()
+		if got := l.event(); !strings.Contains(got, "complete") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// A subscriber that does not read delays neither the swap nor another
+// subscriber, and is dropped.
+func TestStuckSubscriberHarmsNobody(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		dropped := make(chan time.Time, 1)
+		network, _ := serveOnPipes(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			g.ServeHTTP(w, r)
+			if r.Header.Get("Stuck") != "" {
+				dropped <- time.Now()
+			}
+		}))
+		var stuck []net.Conn
+		for range 3 {
+			conn := network.dial()
+			// A pipe holds nothing: from here on every write to it hangs.
+			if _, err := conn.Write([]byte(rawRequest(methodListen, listenToTools, "Stuck", "yes"))); err != nil {
+				t.Fatal(err)
+			}
+			stuck = append(stuck, conn)
+		}
+		l := listen(t, network.dial())
+		begin := time.Now()
+		start := begin
+		for _, description := range []string{"one", "two", "three"} {
+			g.swap("claims", g.changed(description)...)
+			if passed := time.Since(start); passed != 0 {
+				t.Errorf("the swap took %v", passed)
+			}
+			if got := l.event(); !strings.Contains(got, noteListChanged) {
+				t.Errorf("got %q", got)
+			}
+			if passed := time.Since(start); passed > time.Second {
+				t.Errorf("the event came after %v", passed)
+			}
+			start = time.Now()
+		}
+		for range stuck {
+			if after := (<-dropped).Sub(begin); after > streamWriteLimit {
+				t.Errorf("dropped after %v", after)
+			}
+		}
+		g.CloseStreams()
+		l.event()
+		for _, conn := range stuck {
+			conn.Close()
+		}
+	})
+}
+
+// A blockedWriter hangs in Write until its deadline, which only a time in the
+// past moves here.
+type blockedWriter struct {
+	http.ResponseWriter
+	released chan struct{}
+	once     sync.Once
+}
+
+func (w *blockedWriter) Write([]byte) (int, error) {
+	<-w.released
+	return 0, context.DeadlineExceeded
+}
+
+func (w *blockedWriter) SetWriteDeadline(d time.Time) error {
+	if !d.IsZero() && d.Before(time.Now()) {
+		w.once.Do(func() { close(w.released) })
+	}
+	return nil
+}
+
+func TestOverfullQueueDropsTheReaderAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := newGateway(t).newStreamWriter(&blockedWriter{ResponseWriter: newRecorder(), released: make(chan struct{})}, cancel)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	var err error
+	for range streamQueue + 2 { // one is being written
+		if _, err = w.Write([]byte("data: x\n\n")); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		t.Fatal("the queue has no end")
+	}
+	<-ctx.Done()
+	w.close()
+	if _, err := w.Write([]byte("late")); err == nil {
+		t.Error("a write after the end was taken")
+	}
+}
+
+func TestListsAreNeverMixed(t *testing.T) {
+	g := newGateway(t)
+	one, two := g.manyTools("one"), g.manyTools("two")
+	lists := map[string]bool{}
+	for _, tools := range [][]*registry.RoutedTool{one, two} {
+		s := g.swap("claims", tools...)
+		lists[string(s.List)], lists[string(s.LegacyList)] = true, true
+	}
+	l := listen(t, dial(t, g.url())) // the SDK's table is in use while it changes
+	defer l.conn.Close()
+
+	const callers, rounds = 64, 3
+	failures := make(chan string, callers*rounds*2)
+	done := make(chan struct{})
+	for i := range callers {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for round := range rounds {
+				r := g.modern(methodList, "")
+				if i%2 == 1 {
+					r = g.legacy(methodList, "")
+				}
+				tools := []byte(r.body)[bytes.Index([]byte(r.body), []byte(`"tools":`))+len(`"tools":`):]
+				tools = tools[:bytes.LastIndexByte(tools, ']')+1]
+				if r.status != 200 || !lists[string(tools)] {
+					failures <- "list: " + r.body[:min(len(r.body), 300)]
+				}
+				if r := g.call(i%2 == 0, "tool.000", `{}`); r.status != 200 || strings.Contains(r.body, "isError") {
+					failures <- "call: " + r.body
+				}
+				_ = round
+			}
+		}()
+	}
+	for swaps := 0; swaps < callers; {
+		g.swap("claims", [][]*registry.RoutedTool{one, two}[swaps%2]...)
+		select {
+		case <-done:
+			swaps++
+		default:
+		}
+	}
+	close(failures)
+	for f := range failures {
+		t.Error(f)
+	}
+}
+
+// manyTools are 200 tools; all differ from those of another description.
+func (g *gateway) manyTools(description string) []*registry.RoutedTool {
+	var tools []*registry.RoutedTool
+	base := g.tools(readFile(g.t, "testdata/manifest.json"))[0]
+	for i := range 200 {
+		tool, routed := *base.Tool, *base
+		tool.Name = registry.ToolName("tool." + string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), '0' + byte(i%10)}))
+		tool.Description = description
+		routed.Tool = &tool
+		tools = append(tools, &routed)
+	}
+	return tools
+}
+
+// The SDK panics on some schemas and reports some names as errors. Neither the
+// one nor the other reaches it, or anybody.
+func TestToolsTheSDKDislikes(t *testing.T) {
+	g := newGateway(t)
+	base := g.tools(readFile(t, "testdata/manifest.json"))[0]
+	var tools []*registry.RoutedTool
+	for name, schema := range map[registry.ToolName]string{
+		"with/slash": `{"type":"object"}`,
+		"a.list":     `{"type":["object"]}`,
+		"a.true":     `true`,
+		"a.number":   `{"type":"object","properties":{"n":{"type":"number","x-mcp-header":"N"}}}`,
+		"a.five":     `{"type":"object","properties":5}`,
+	} {
+		tool, routed := *base.Tool, *base
+		tool.Name, tool.InputSchema, routed.Tool = name, []byte(schema), &tool
+		tools = append(tools, &routed)
+	}
+	g.swap("claims", tools...)
+	if r := g.call(true, "with/slash", `{}`); r.status != 200 || !strings.Contains(r.body, `{\"got\":{}}`) {
+		t.Errorf("got %d %s", r.status, r.body)
+	}
+	g.swap("claims", tools[1:]...)
+	if log := g.log.String(); strings.Contains(log, "ERROR") || strings.Contains(log, "invalid tool name") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestCallsInFlightOutliveTheirRoute(t *testing.T) {
+	eachEra(t, func(t *testing.T, modern bool) {
+		g := newGateway(t)
+		entered, leave := make(chan struct{}), make(chan struct{})
+		g.service.handle("claims.echo", func(w http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-leave
+			_, _ = w.Write([]byte("late"))
+		})
+		answered := make(chan reply)
+		go func() { answered <- g.call(modern, "claims.echo", `{}`) }()
+		<-entered
+		g.remove("claims")
+		close(leave)
+		if r := <-answered; r.status != 200 || !strings.Contains(r.body, `"text":"late"`) {
+			t.Errorf("got %d %s", r.status, r.body)
+		}
+		g.call(modern, "claims.echo", `{}`).wantError(t, 404, 404, "route_not_found")
+	})
+}

@@ -1,0 +1,156 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tollgate/registry"
+)
+
+const (
+	// A call's deadline bounds its connect too; these bound attempts that
+	// outlive their call, because the transport keeps a dial going for the next.
+	dialTimeout = 30 * time.Second
+	tlsTimeout  = 30 * time.Second
+
+	maxResponseHeaderBytes = 256 << 10
+)
+
+// Client forwards tool calls to Tool Services. It is safe for concurrent use;
+// one per process is enough, and meant.
+type Client struct {
+	config    Config
+	userAgent []string
+	pass      []passedHeader
+	replayed  bool // a passed header may make net/http repeat a POST by itself
+	http      *guarded
+	log       *slog.Logger
+	places    places
+}
+
+// passedHeader is one header of Config.PassHeaders.
+type passedHeader struct {
+	key  string // canonical, as net/http keeps the caller's headers
+	name string // as configured, as it is sent
+}
+
+// New makes a Client. version goes into the User-Agent. A logger of nil logs
+// nothing; otherwise failed connections are logged at debug level. The error is
+// Config.Validate's.
+func New(config Config, version string, log *slog.Logger) (*Client, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	base, err := newTransport(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		config:    config,
+		userAgent: []string{"tollgate/" + version},
+		http:      &guarded{base: base, allowed: hostSet(config.AllowedHosts), proxied: config.ProxyFromEnvironment},
+		log:       log,
+		places:    places{limit: config.MaxInFlightPerService, taken: make(map[registry.ServiceKey]int)},
+	}
+	for _, name := range config.PassHeaders {
+		c.pass = append(c.pass, passedHeader{key: http.CanonicalHeaderKey(name), name: name})
+		if strings.EqualFold(name, "Idempotency-Key") || strings.EqualFold(name, "X-Idempotency-Key") {
+			c.replayed = true
+		}
+	}
+	return c, nil
+}
+
+func newTransport(config Config) (*http.Transport, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: checkDialled}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	t := &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    tlsTimeout,
+		TLSClientConfig:        &tls.Config{},
+		Protocols:              &protocols,
+		DisableCompression:     true, // nothing is asked for; what comes anyway is decoded here, bounded
+		MaxIdleConnsPerHost:    config.MaxInFlightPerService,
+		IdleConnTimeout:        config.IdleTimeout,
+		DisableKeepAlives:      config.IdleTimeout == 0,
+		MaxResponseHeaderBytes: maxResponseHeaderBytes,
+	}
+	if config.ProxyFromEnvironment {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	if config.CAFile != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("upstream.caFile: the system's certificate authorities: %w", err)
+		}
+		if t.TLSClientConfig.RootCAs, err = addRoots(roots, config.CAFile); err != nil {
+			return nil, &ConfigError{Key: "caFile", Text: err.Error()}
+		}
+	}
+	return t, nil
+}
+
+// Transport is the guarded HTTP transport for fetching from the Portal and from
+// Tool Services: same address guard, allowed hosts, certificate authorities,
+// proxy and connections as tool calls. It follows no redirects, asks for no
+// compression and decodes none.
+//
+// hosts are allowed besides Config.AllowedHosts: addresses the operator
+// configured, like the Portal's, need no second mention there.
+func (c *Client) Transport(hosts ...string) http.RoundTripper {
+	g := *c.http
+	if g.allowed != nil {
+		g.allowed = hostSet(slices.Concat(c.config.AllowedHosts, hosts))
+	}
+	return &g
+}
+
+// Close drops idle connections. Calls in flight go on.
+func (c *Client) Close() { c.http.base.CloseIdleConnections() }
+
+// Acquire takes one of the service's in-flight places. ok is false when all are
+// taken; release gives the place back and may be called more than once.
+func (c *Client) Acquire(service registry.ServiceKey) (release func(), ok bool) {
+	if !c.places.take(service) {
+		return nil, false
+	}
+	return sync.OnceFunc(func() { c.places.give(service) }), true
+}
+
+// places counts calls in flight per service. A service without calls has no
+// entry, so the map does not outgrow what is really going on.
+type places struct {
+	limit int
+	mu    sync.Mutex
+	taken map[registry.ServiceKey]int
+}
+
+func (p *places) take(service registry.ServiceKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[service] >= p.limit {
+		return false
+	}
+	p.taken[service]++
+	return true
+}
+
+func (p *places) give(service registry.ServiceKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[service]--; p.taken[service] <= 0 {
+		delete(p.taken, service)
+	}
+}

@@ -1,0 +1,183 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tollgate/registry"
+)
+
+// Call is one tool call to forward.
+type Call struct {
+	Tool *registry.RoutedTool // where to, and how long at most
+	Body []byte               // the arguments object, sent byte for byte; not to be modified afterwards
+
+	// Header is the caller's HTTP header, keys in canonical form; only what the
+	// configuration passes on is used, and traceparent and tracestate when
+	// Traceparent is empty. It may be nil.
+	Header http.Header
+
+	// Traceparent and Tracestate come from the caller's _meta.
+	Traceparent, Tracestate string
+}
+
+// Answer is what a Tool Service answered, or why it did not.
+type Answer struct {
+	Status      int    // HTTP status; 0 when none came
+	ContentType string // the header as it came; "" when absent
+	RetryAfter  string // the header as it came; "" when absent
+
+	// Body is the whole body, decompressed. It is nil when there is a Failure,
+	// and for an event stream, which is not read.
+	Body []byte
+
+	Elapsed time.Duration // from before the connect to the last byte read
+
+	// Cost is what the service charged, in cost units. CostDeclared is false
+	// when it did not say, or not as ParseCost wants it; Cost is 1 then.
+	Cost         int64
+	CostDeclared bool
+
+	Failure *Failure // nil when the answer was read whole, whatever its status
+}
+
+// Forward POSTs the call's body to its tool and reads the answer whole. The
+// tool's deadline, which must be positive, bounds connecting, sending and
+// reading together; when ctx ends the request to the service ends with it.
+//
+// Forward never fails: what goes wrong is in Answer.Failure. The request is sent
+// at most once, except that a tool that declares itself repeatable gets it a
+// second time when the connection is reset before the first byte of an answer.
+// Redirects are not followed.
+func (c *Client) Forward(ctx context.Context, call Call) *Answer {
+	start := time.Now()
+	answer := c.forward(ctx, call)
+	answer.Elapsed = time.Since(start)
+	return answer
+}
+
+func (c *Client) forward(caller context.Context, call Call) *Answer {
+	ctx, cancel := context.WithTimeout(caller, call.Tool.Deadline)
+	defer cancel()
+	resp, err := c.send(ctx, call)
+	if err != nil {
+		return &Answer{Cost: 1, Failure: c.fail(caller, ctx, call, err)}
+	}
+	defer resp.Body.Close()
+	answer := &Answer{
+		Status:      resp.StatusCode,
+		ContentType: resp.Header.Get("Content-Type"),
+		RetryAfter:  resp.Header.Get("Retry-After"),
+	}
+	answer.Cost, answer.CostDeclared = ParseCost(resp.Header)
+	if answer.Body, err = c.read(resp); err != nil {
+		answer.Failure = c.fail(caller, ctx, call, err)
+	}
+	return answer
+}
+
+// send posts the call, a repeatable one again if need be, and returns when the
+// answer's header is there.
+func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
+	header, err := c.header(call)
+	if err != nil {
+		return nil, err
+	}
+	if !call.Tool.Repeatable {
+		return c.post(ctx, call, header)
+	}
+	var answered atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotFirstResponseByte: func() { answered.Store(true) },
+	})
+	resp, err := c.post(traced, call, header)
+	if err != nil && !answered.Load() && kindOf(err) == Reset {
+		return c.post(ctx, call, header)
+	}
+	return resp, err
+}
+
+// post sends the request once. Two habits of net/http matter here. On a kept
+// connection that turns out dead before a byte was written it takes another
+// one, which is right and needs GetBody. But a POST with an Idempotency-Key it
+// also repeats after the service may have read it; without GetBody it cannot.
+func (c *Client) post(ctx context.Context, call Call, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.Tool.URL, bytes.NewReader(call.Body))
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, errUnsendable
+	}
+	req.Header = header
+	if c.replayed {
+		req.GetBody = nil
+	}
+	return c.http.RoundTrip(req)
+}
+
+// Values many requests share; net/http does not modify them.
+var (
+	jsonType   = []string{"application/json"}
+	acceptable = []string{"application/json, text/plain;q=0.9, */*;q=0.5"}
+)
+
+// header makes the request's header: calls.md §2, nothing else.
+func (c *Client) header(call Call) (http.Header, error) {
+	h := make(http.Header, 8)
+	h["Content-Type"] = jsonType
+	h["Accept"] = acceptable
+	h["User-Agent"] = c.userAgent
+	for _, p := range c.pass {
+		if err := passOn(h, p.name, call.Header[p.key]); err != nil {
+			return nil, err
+		}
+	}
+	if c.config.PassAuthorization {
+		if err := passOn(h, "Authorization", call.Header["Authorization"]); err != nil {
+			return nil, err
+		}
+	}
+	passTrace(h, call)
+	return h, nil
+}
+
+// passOn sets a header to the values that are not empty, as they are.
+func passOn(h http.Header, name string, values []string) error {
+	if slices.ContainsFunc(values, isBlank) {
+		values = slices.DeleteFunc(slices.Clone(values), isBlank)
+	}
+	if slices.ContainsFunc(values, isUnsendable) {
+		return errUnsendable
+	}
+	if len(values) > 0 {
+		h[name] = values
+	}
+	return nil
+}
+
+// passTrace passes the trace context on, from _meta or else from the caller's
+// header, never mixed. It is only a hint: what cannot be a header is left out
+// rather than let fail the call, and a state without its parent means nothing.
+func passTrace(h http.Header, call Call) {
+	parent, state := call.Header["Traceparent"], call.Header["Tracestate"]
+	if call.Traceparent != "" {
+		parent, state = []string{call.Traceparent}, []string{call.Tracestate}
+	}
+	if len(parent) != 1 || isBlank(parent[0]) || isUnsendable(parent[0]) {
+		return
+	}
+	h["traceparent"] = parent
+	_ = passOn(h, "tracestate", state) // left out if it is not valid
+}
+
+func isBlank(value string) bool { return strings.Trim(value, " \t") == "" }
+
+// isUnsendable reports whether value may not stand in a header: it has control
+// characters other than tabs.
+func isUnsendable(value string) bool {
+	return strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}

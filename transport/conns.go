@@ -1,0 +1,202 @@
+package transport
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// connSet knows the open connections of a server and which of them wait for a
+// request, so that those can be let go without losing one that is arriving.
+type connSet struct {
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	ending bool          // idle connections get lastChance, then they end
+	gone   chan struct{} // closed when ending and no HTTP/1 connection is left
+	isGone sync.Once
+}
+
+func newConnSet() *connSet {
+	return &connSet{open: map[*conn]struct{}{}, gone: make(chan struct{})}
+}
+
+// closeIdle ends each HTTP/1 connection that does not begin a request within
+// lastChance, counted from now or from the end of its last request. The channel
+// closes when all HTTP/1 connections are closed.
+func (s *connSet) closeIdle() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	for c := range s.open {
+		c.end()
+	}
+	s.checkGone()
+	return s.gone
+}
+
+func (s *connSet) add(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c] = struct{}{}
+}
+
+func (s *connSet) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+	s.checkGone()
+}
+
+// checkGone must be called with the lock held.
+func (s *connSet) checkGone() {
+	if !s.ending {
+		return
+	}
+	for c := range s.open {
+		if !c.multiplexed {
+			return
+		}
+	}
+	s.isGone.Do(func() { close(s.gone) })
+}
+
+// stateChanged is the server's ConnState hook.
+func (s *connSet) stateChanged(nc net.Conn, state http.ConnState) {
+	if t, ok := nc.(*tls.Conn); ok {
+		if state != http.StateNew && t.ConnectionState().NegotiatedProtocol == "h2" {
+			s.markMultiplexed(t.NetConn().(*conn))
+			return
+		}
+		nc = t.NetConn()
+	}
+	if state == http.StateIdle {
+		nc.(*conn).becameIdle()
+	}
+}
+
+// markMultiplexed takes an HTTP/2 connection out of the reckoning: between two
+// requests it exchanges frames of its own, so bytes do not mean a request.
+func (s *connSet) markMultiplexed(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.multiplexed {
+		c.multiplexed = true // and its begun stays true since the handshake: no limit applies
+		s.checkGone()
+	}
+}
+
+// connListener hands out tracked connections.
+type connListener struct {
+	net.Listener
+	set *connSet
+}
+
+// Accept waits for the next connection.
+func (l *connListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: nc, set: l.set}
+	l.set.add(c)
+	return c, nil
+}
+
+// conn is a connection that can be told to stop waiting for a next request. The
+// goroutine that reads it decides: if no byte comes in time its read ends with a
+// time-out, as an idle connection's would. Nobody else closes the connection, so
+// no request that has begun to arrive is dropped.
+type conn struct {
+	net.Conn
+	set         *connSet
+	closed      sync.Once
+	multiplexed bool // guarded by set.mu
+
+	mu       sync.Mutex
+	begun    bool      // bytes have come since the connection was new or became idle
+	ending   bool      // it is to end when idle
+	limit    time.Time // when it ends if nothing has begun by then; zero unless ending
+	deadline time.Time // the server's own read deadline
+}
+
+// Read reads from the connection.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.begun {
+			c.begun = true
+			if c.ending {
+				_ = c.apply() // a closed connection shows at the next read
+			}
+		}
+	}
+	return n, err
+}
+
+// SetReadDeadline sets the server's deadline; the limit may come earlier.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+	return c.apply()
+}
+
+// SetDeadline sets the deadlines for reading and writing.
+func (c *conn) SetDeadline(t time.Time) error {
+	if err := c.Conn.SetWriteDeadline(t); err != nil {
+		return err
+	}
+	return c.SetReadDeadline(t)
+}
+
+// Close closes the connection and forgets it.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.closed.Do(func() { c.set.remove(c) })
+	return err
+}
+
+// CloseWrite half-closes, for the server's lingering close after an answer to a
+// request it did not read to the end.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// end gives the connection its last chance to begin a request.
+func (c *conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ending = true
+	c.limit = time.Now().Add(lastChance)
+	_ = c.apply() // a closed connection needs no limit
+}
+
+// becameIdle marks the end of a request. Its answer may have been begun before
+// the drain and not say "Connection: close", so the client may use the connection
+// once more.
+func (c *conn) becameIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = false
+	if c.ending {
+		c.limit = time.Now().Add(lastChance)
+		_ = c.apply()
+	}
+}
+
+// apply sets the earlier of the server's deadline and the limit. It must be
+// called with the lock held.
+func (c *conn) apply() error {
+	t := c.deadline
+	if c.ending && !c.begun && (t.IsZero() || c.limit.Before(t)) {
+		t = c.limit
+	}
+	return c.Conn.SetReadDeadline(t)
+}
