@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"tollgate/registry"
@@ -170,6 +172,11 @@ var doors = []door{
 
 // lines says that a message is one line on this door.
 func (d door) lines() bool { return !strings.HasPrefix(d.name, "http/") }
+
+var lastID atomic.Int64
+
+// newID is an id no message had before.
+func newID() string { return strconv.FormatInt(lastID.Add(1), 10) }
 
 // call is the message that calls a tool. arguments is the raw member value, ""
 // for none.
