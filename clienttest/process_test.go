@@ -6,6 +6,7 @@ package clienttest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,11 @@ func withGateway(run func() int) (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "tollgate.exe") // Windows wants the suffix, others do not mind
-	if out, err := exec.Command("go", "build", "-o", binary, "tollgate").CombinedOutput(); err != nil {
+	build := []string{"build", "-o", binary}
+	if raceEnabled {
+		build = append(build, "-race") // a race makes the gateway exit with an error
+	}
+	if out, err := exec.Command("go", append(build, "tollgate")...).CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("go build: %w\n%s", err, out)
 	}
 
@@ -49,6 +54,8 @@ func withGateway(run func() int) (code int, err error) {
 	gateway := exec.CommandContext(ctx, binary, "serve", "--fixtures", "--listen", "127.0.0.1:0")
 	gateway.Cancel = func() error { return gateway.Process.Signal(os.Interrupt) }
 	gateway.WaitDelay = 20 * time.Second
+	var stderr bytes.Buffer
+	gateway.Stderr = &stderr
 	stdout, err := gateway.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -59,7 +66,7 @@ func withGateway(run func() int) (code int, err error) {
 	defer func() {
 		stop()
 		if waitErr := gateway.Wait(); waitErr != nil && !errors.Is(waitErr, context.Canceled) {
-			err = errors.Join(err, fmt.Errorf("the gateway did not end cleanly: %w", waitErr))
+			err = errors.Join(err, fmt.Errorf("the gateway did not end cleanly: %w\n%s", waitErr, &stderr))
 		}
 	}()
 

@@ -44,8 +44,8 @@ func (s seen) check(t *testing.T, protocol string) {
 	if s.Protocol != protocol {
 		t.Errorf("protocol version: got %q, want %q", s.Protocol, protocol)
 	}
-	if s.Server != "tollgate" {
-		t.Errorf("server name: got %q", s.Server)
+	if s.Server != "mcp-insurance-core" {
+		t.Errorf("server name: got %q, want the default identity", s.Server)
 	}
 	if !slices.IsSorted(s.Tools) || !slices.Contains(s.Tools, "lab.echo") || slices.Contains(s.Tools, "lab.retired") || len(s.Tools) < 20 {
 		t.Errorf("tools: got %q", s.Tools)
