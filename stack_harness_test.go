@@ -78,6 +78,7 @@ type toolService struct {
 	mu     sync.Mutex
 	answer []byte // to the next calls; nil sends the call's body back as JSON
 	calls  []wireMessage
+	gets   []wireMessage // requests for the registry answer and the manifest
 }
 
 // svcTools are the tools of the route svc. The defaults in the schema of any are
@@ -95,30 +96,37 @@ func newToolService(tb testing.TB) *toolService {
 }
 
 func (s *toolService) serve(m *wireMessage) []byte {
-	switch line := m.startLine(); {
-	case strings.HasPrefix(line, "GET /registry "):
-		return wireAnswer("200 OK", fmt.Sprintf(`{"routes":[{"routeKey":"svc","toolServices":[
-			{"serviceKey":"svc","serviceDomain":"http://%s","manifestPath":"/manifest","executionPath":"/run"}]}]}`, s.addr),
-			"Content-Type: application/json")
-	case strings.HasPrefix(line, "GET /manifest "):
-		return wireAnswer("200 OK", `{"bundleId":"svc","tools":`+svcTools+`}`, "Content-Type: application/json")
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls = append(s.calls, m.clone())
-	if s.answer != nil {
-		return s.answer
+	var document string
+	switch line := m.startLine(); {
+	case strings.HasPrefix(line, "GET /registry "):
+		document = fmt.Sprintf(`{"routes":[{"routeKey":"svc","toolServices":[
+			{"serviceKey":"svc","serviceDomain":"http://%s","manifestPath":"/manifest","executionPath":"/run"}]}]}`, s.addr)
+	case strings.HasPrefix(line, "GET /manifest "):
+		document = `{"bundleId":"svc","tools":` + svcTools + `}`
+	default:
+		s.calls = append(s.calls, m.clone())
+		if s.answer != nil {
+			return s.answer
+		}
+		return wireAnswer("200 OK", string(m.body), "Content-Type: application/json")
 	}
-	return wireAnswer("200 OK", string(m.body), "Content-Type: application/json")
+	s.gets = append(s.gets, m.clone())
+	return wireAnswer("200 OK", document, "Content-Type: application/json", "Set-Cookie: a=b")
 }
 
-// config writes a configuration that names the service as the Portal, and
-// returns it as a source. more are further lines of it.
-func (s *toolService) config(tb testing.TB, more ...string) source {
+// config is a configuration that names the service as the Portal.
+func (s *toolService) config(tb testing.TB) source {
+	tb.Helper()
+	return configSource(tb, fmt.Sprintf("registry: {portal: {url: %q}}", "http://"+s.addr+"/registry"))
+}
+
+// configSource is a configuration file with the given text.
+func configSource(tb testing.TB, text string) source {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "tollgate.yaml")
-	lines := append([]string{fmt.Sprintf("registry: {portal: {url: %q}}", "http://"+s.addr+"/registry")}, more...)
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	return source{Config: path}
@@ -129,6 +137,15 @@ func (s *toolService) answers(response []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = response
+}
+
+// fetched returns the requests for documents since it was asked last.
+func (s *toolService) fetched() []wireMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gets := s.gets
+	s.gets = nil
+	return gets
 }
 
 // received returns the calls since it was asked last.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -361,6 +362,41 @@ func TestStackPrefersTheTraceOfTheMessage(t *testing.T) {
 			got = slices.DeleteFunc(got, func(line string) bool { return !strings.HasPrefix(line, "trace") })
 			if diff := cmp.Diff([]string{"traceparent: " + inner, "tracestate: a=1"}, got); diff != "" {
 				t.Errorf("trace headers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A refresh that a call sets off has no caller: the Portal and the manifest are
+// asked in the gateway's own name.
+func TestStackFetchesInItsOwnName(t *testing.T) {
+	service := newToolService(t)
+	gateway := startStack(t, configSource(t, fmt.Sprintf( // every call finds everything due
+		"registry: {portal: {url: %q, token: portal-token, refreshTTL: 0s}, manifest: {refreshTTL: 0s}}", "http://"+service.addr+"/registry")), nil)
+	lines := append(strangerHeaders, "guid: 1", "employee-no: 2", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	want := map[string][]string{
+		"GET /registry HTTP/1.1": {"Accept: application/json", "Authorization: Bearer portal-token", "Host: " + service.addr, "User-Agent: tollgate"},
+		"GET /manifest HTTP/1.1": {"Accept: application/json", "Host: " + service.addr, "User-Agent: tollgate"},
+	}
+	for _, d := range doors[:2] {
+		t.Run(d.name, func(t *testing.T) {
+			call := func() {
+				headers := append(callHeaders("any", d.modern), lines...)
+				if _, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/svc", d.call(newID(), "any", `{}`), headers...)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			call() // may still meet the first load
+			service.fetched()
+			call()
+			gets := service.fetched()
+			if len(gets) != len(want) {
+				t.Errorf("%d documents were fetched, want %d", len(gets), len(want))
+			}
+			for _, get := range gets {
+				if diff := cmp.Diff(want[get.startLine()], get.headers()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", get.startLine(), diff)
+				}
 			}
 		})
 	}

@@ -98,6 +98,7 @@ func TestMCPGo(t *testing.T) {
 				}
 				var options []mcpgo.ClientOption
 				if version == legacy {
+					//lint:ignore SA1019 the older protocol is what is tested here
 					options = append(options, mcpgo.WithLegacyProtocolOnly())
 				}
 				client := mcpgo.NewClient(transport, options...)
