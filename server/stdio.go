@@ -81,6 +81,7 @@ type session struct {
 
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight // calls the SDK has and has not answered
+	landing bool                   // an answer is being written, its flight is gone already
 	idle    chan struct{}          // closed when the last flight landed; nil while nobody waits
 	err     error                  // why reading ended, when it was not the end of input
 	stop    func()                 // ends the registry's attention for a legacy session; nil before the handshake
@@ -162,7 +163,7 @@ func (c *session) land() {
 	c.endListens()
 	idle := make(chan struct{})
 	c.mu.Lock()
-	if len(c.flights) == 0 {
+	if len(c.flights) == 0 && !c.landing {
 		close(idle)
 	} else {
 		c.idle = idle
@@ -265,8 +266,8 @@ func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
 	var second []byte
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
-		defer c.landed(msg.ID)
-		if !c.wanted(msg.ID) {
+		defer c.landed()
+		if !c.touchDown(msg.ID) {
 			return nil
 		}
 	case *jsonrpc.Request:
@@ -283,17 +284,23 @@ func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
 	return nil
 }
 
-func (c *session) wanted(id jsonrpc.ID) bool {
+// touchDown takes a call out of the flights before its answer is written: as
+// soon as the client has read that, it may use the id again. It reports whether
+// the client still wants the answer.
+func (c *session) touchDown(id jsonrpc.ID) (wanted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.flights[id]
+	delete(c.flights, id)
+	c.landing = true
 	return f != nil && !f.cancelled
 }
 
-func (c *session) landed(id jsonrpc.ID) {
+// landed ends what touchDown began.
+func (c *session) landed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.flights, id)
+	c.landing = false
 	if len(c.flights) == 0 && c.idle != nil {
 		close(c.idle)
 		c.idle = nil
