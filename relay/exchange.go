@@ -60,7 +60,7 @@ func (x *exchange) post() (*http.Response, error) {
 	setModern(header, x.m)
 	plain := header.Clone()
 	setParams(header, x.bindings(), x.m.params)
-	_, _, learned := x.r.tools.lookup("")
+	learned := x.r.tools.generation()
 	res, err := x.r.send(x.ctx, http.MethodPost, x.m.raw, header)
 	if err != nil || res.StatusCode != http.StatusBadRequest {
 		return res, err
