@@ -64,6 +64,8 @@ func newRelay(o Options) (*relay, error) {
 		tools:  newToolTable(),
 
 		slots:    make(chan struct{}, maxExchanges),
+		notices:  make(chan struct{}, maxExchanges),
+		refusals: make(chan struct{}, maxRefusals),
 		gate:     make(chan struct{}),
 		inFlight: map[string]*exchange{},
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,37 +151,6 @@ func TestRequestsRunConcurrently(t *testing.T) {
 		if !slices.Contains(got, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i)) {
 			t.Errorf("no answer to %d", i)
 		}
-	}
-	h.finishCleanly()
-}
-
-func TestRequestsUnderWayAreBounded(t *testing.T) {
-	const n = maxExchanges + 50
-	var now, most atomic.Int64
-	full, release := make(chan struct{}), make(chan struct{})
-	h := start(t, func(w http.ResponseWriter, r *http.Request) {
-		got := receive(t, r)
-		if c := now.Add(1); c > most.Load() {
-			if most.Store(c); c == maxExchanges {
-				close(full)
-			}
-		}
-		<-release
-		now.Add(-1)
-		writeJSON(w, 200, `{"jsonrpc":"2.0","id":%s,"result":{}}`, got.id)
-	}, nil)
-	go func() {
-		for i := range n {
-			h.send(`{"jsonrpc":"2.0","id":%d,"method":"x"}`, i)
-		}
-	}()
-	<-full
-	close(release)
-	for range n {
-		h.recv()
-	}
-	if most.Load() > maxExchanges {
-		t.Errorf("%d requests at once", most.Load())
 	}
 	h.finishCleanly()
 }
