@@ -223,6 +223,17 @@ func TestLint(t *testing.T) {
 	if o := tollgate(t, "lint", "--portal", portal); o.code != exitFailed || !strings.Contains(o.stdout, "/routes/0/toolServices/0/serviceDomain ") {
 		t.Errorf("registry answer: exit code %d\n%s", o.code, o.stdout)
 	}
+	queried := file("queried.json", `{"routes":[{"routeKey":"a","toolServices":[{"serviceKey":"s","serviceDomain":"http://s.example","manifestPath":"/m","executionPath":"/x?y=1"}]}]}`)
+	if o := tollgate(t, "lint", "--portal", queried); o.code != 0 || !strings.HasPrefix(o.stdout, "WARN "+queried+" /routes/0/toolServices/0/executionPath ") {
+		t.Errorf("registry answer that is merely unwise: exit code %d\n%s", o.code, o.stdout)
+	}
+	refused := file("refused.json", `{"registryRevision":{},"routes":[{"routeKey":"a"},{"routeKey":"a","toolServices":[]}]}`)
+	o = tollgate(t, "lint", "--portal", refused)
+	for _, start := range []string{"WARN " + refused + " /registryRevision ", "ERROR " + refused + " /routes/0/toolServices ", "ERROR " + refused + " /routes/1/routeKey "} {
+		if !strings.Contains("\n"+o.stdout, "\n"+start) {
+			t.Errorf("registry answer: no line begins with %q:\n%s", start, o.stdout)
+		}
+	}
 	if o := tollgate(t, "lint", filepath.Join(dir, "none.json")); o.code != exitFailed || !strings.HasPrefix(o.stdout, "ERROR ") {
 		t.Errorf("missing file: exit code %d\n%s", o.code, o.stdout)
 	}

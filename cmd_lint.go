@@ -51,17 +51,10 @@ func (c lintCmd) Run(ctx context.Context, std streams) error {
 }
 
 func (c lintCmd) lint(data []byte) []registry.Finding {
-	if !c.Portal {
-		return registry.LintManifest(data, registry.ManifestRules{})
+	if c.Portal {
+		return registry.LintPortal(data)
 	}
-	declaration, findings := registry.ParsePortal(data)
-	if declaration == nil {
-		return findings
-	}
-	for _, route := range declaration.Routes {
-		findings = append(findings, route.Breaches...)
-	}
-	return findings
+	return registry.LintManifest(data, registry.ManifestRules{})
 }
 
 // printFinding writes "LEVEL file pointer text" on one line. The pointer to the
