@@ -151,7 +151,7 @@ func TestCheckLive(t *testing.T) {
 	document("/good/tool-manifest", strings.Replace(goodManifest, `"s"`, `"good"`, 1))
 	document("/bad/tool-manifest", `{"bundleId":"other","tools":[{"name":"find","inputSchema":{"type":"string"},"_meta":{"version":"1"}}]}`)
 	document("/portal", `{"routes":[
-		{"routeKey":"fine","toolServices":[{"serviceKey":"good","serviceDomain":"`+server.URL+`","manifestPath":"/good/tool-manifest"}]},
+		{"routeKey":"sound","toolServices":[{"serviceKey":"good","serviceDomain":"`+server.URL+`","manifestPath":"/good/tool-manifest"}]},
 		{"routeKey":"broken","toolServices":[{"serviceKey":"bad","serviceDomain":"`+server.URL+`","manifestPath":"/bad/tool-manifest"}]},
 		{"routeKey":"missing","toolServices":[{"serviceKey":"gone","serviceDomain":"`+server.URL+`","manifestPath":"/gone/tool-manifest"}]},
 		{"routeKey":"invalid","toolServices":[{"serviceKey":"good","serviceDomain":"ftp://x","manifestPath":"/m"}]}]}`)
@@ -173,7 +173,7 @@ func TestCheckLive(t *testing.T) {
 			t.Errorf("no line with %q:\n%s", parts, o.stdout)
 		}
 	}
-	if hasLine(o.stdout, "ERROR", "fine") {
+	if hasLine(o.stdout, "ERROR", "sound") {
 		t.Errorf("a good route is called bad:\n%s", o.stdout)
 	}
 }
