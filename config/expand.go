@@ -9,11 +9,11 @@ import (
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Expand replaces every ${NAME} in text by the value lookup has for it. A name
+// expand replaces every ${NAME} in text by the value lookup has for it. A name
 // that is not set is an error, and so is one whose value still contains ${…}: a
 // deployment tool left its own placeholder there, which must not be used as a
 // password or an address. The error names variables, never values.
-func Expand(text string, lookup func(name string) (string, bool)) (string, error) {
+func expand(text string, lookup func(name string) (string, bool)) (string, error) {
 	var problems []string
 	out := variable.ReplaceAllStringFunc(text, func(match string) string {
 		name := match[2 : len(match)-1]

@@ -26,7 +26,7 @@ func (d *decoder) text(node ast.Node, key string) (text string, expanded, ok boo
 		d.report(node, key, "want a string, not %s%s", describe(node), hint)
 		return "", false, false
 	}
-	out, err := Expand(text, d.lookup)
+	out, err := expand(text, d.lookup)
 	if err != nil {
 		d.report(node, key, "%v", err)
 		return "", false, false
