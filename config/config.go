@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"tollgate/registry"
-	"tollgate/server"
 	"tollgate/server/upstream"
 	"tollgate/transport"
 )
@@ -60,7 +59,7 @@ func (s *Service) setDefaults() { s.Enabled = true }
 // Default returns the configuration without a file. It has no origin of routes.
 func Default() *Config {
 	return &Config{
-		Identity:  server.DefaultConfig().Identity,
+		Identity:  "tollgate",
 		Transport: transport.DefaultConfig(),
 		Registry:  Registry{Config: registry.DefaultConfig()},
 		Upstream:  upstream.DefaultConfig(),

@@ -26,7 +26,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
-	limit := s.config.MaxRequestBytes
+	limit := s.maxBody
 	if r.ContentLength > limit {
 		return nil, s.tooLarge()
 	}
@@ -62,7 +62,7 @@ func (s *Server) bodyFailure(err error) error {
 }
 
 func (s *Server) tooLarge() *failure {
-	return closing(fail(bodyTooLarge, "the body is larger than %d bytes", s.config.MaxRequestBytes))
+	return closing(fail(bodyTooLarge, "the body is larger than %d bytes", s.maxBody))
 }
 
 // closing adds that the connection ends with this answer: the rest of the body

@@ -42,34 +42,6 @@ type Routes interface {
 	Subscribe(registry.RouteKey) (cancel func())
 }
 
-// Config is the server's part of the configuration. Start from
-// [DefaultConfig].
-type Config struct {
-	// Identity is the server's name in serverInfo. Default tollgate.
-	Identity string `yaml:"identity"`
-
-	// MaxRequestBytes bounds the body of one HTTP request, in bytes. At least 1;
-	// default 4194304 (4 MiB).
-	MaxRequestBytes int64 `yaml:"maxRequestBytes"`
-}
-
-// DefaultConfig returns the defaults of operations.md.
-func DefaultConfig() Config {
-	return Config{Identity: "tollgate", MaxRequestBytes: 4 << 20}
-}
-
-// Validate finds every mistake: nil, or a joined error.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Identity == "" {
-		errs = append(errs, errors.New("identity: must not be empty"))
-	}
-	if c.MaxRequestBytes < 1 {
-		errs = append(errs, errors.New("http.maxRequestBytes: must be at least 1"))
-	}
-	return errors.Join(errs...)
-}
-
 // Cache scopes of lists: whether a cache may serve one caller's list to another.
 const (
 	CachePublic  = "public"  // right without authentication
@@ -79,11 +51,15 @@ const (
 // Options are what a Server is made of. All fields but Drain and Logger are
 // required.
 type Options struct {
-	Config
+	Identity   string // the server's name in serverInfo
 	Routes     Routes
 	Upstream   *upstream.Client
 	Version    string // in serverInfo
 	CacheScope string // CachePublic or CachePrivate
+
+	// MaxRequestBytes bounds the body of one HTTP request, in bytes. At least 1.
+	// Whoever frames the lines of stdin bounds those by the same number.
+	MaxRequestBytes int
 
 	// Drain is how long answers in flight are waited for at the end of a
 	// session's input. Zero: 35 s, the default of shutdown.drain.
@@ -94,13 +70,13 @@ type Options struct {
 
 // Server serves all routes. It is safe for concurrent use.
 type Server struct {
-	config Config
-	routes Routes
-	core   *core
-	scope  string
-	drain  time.Duration
-	log    *slog.Logger
-	info   *mcp.Implementation
+	maxBody int64
+	routes  Routes
+	core    *core
+	scope   string
+	drain   time.Duration
+	log     *slog.Logger
+	info    *mcp.Implementation
 
 	json, sse http.Handler // the SDK's two forms of answer
 
@@ -112,8 +88,8 @@ type Server struct {
 // New makes a Server. Plug its RouteChanged into the registry before that
 // starts.
 func New(o Options) (*Server, error) {
-	if err := o.Config.Validate(); err != nil {
-		return nil, err
+	if o.Identity == "" || o.MaxRequestBytes < 1 {
+		return nil, errors.New("server: Identity and MaxRequestBytes are required")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -122,7 +98,7 @@ func New(o Options) (*Server, error) {
 		o.Drain = 35 * time.Second
 	}
 	s := &Server{
-		config: o.Config, routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
+		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
 		core:  &core{routes: o.Routes, upstream: o.Upstream, log: o.Logger},
 		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},
 		byKey: make(map[registry.RouteKey]*route),
