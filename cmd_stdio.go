@@ -34,6 +34,10 @@ func (c stdioCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// A client that closes its end of standard output would kill the process in
+	// the middle of a call. Ignored, the signal leaves an error of the write, which
+	// ends the session.
+	signal.Ignore(syscall.SIGPIPE)
 	switch {
 	case (c.Route == "") == (c.URL == ""):
 		return &usageError{"give --route KEY to serve a route here, or --url URL to relay to a remote gateway"}

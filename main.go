@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"strings"
@@ -55,6 +56,10 @@ type streams struct {
 
 func main() {
 	dropUnset()
+	// Parts of the standard library report through package log: net/http quotes
+	// what a peer sends without being asked, which may be anybody's data. There is
+	// no level at which that may be shown, and nothing of ours logs there.
+	log.SetOutput(io.Discard)
 	os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
@@ -81,7 +86,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exitUsage
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	parsed.Bind(std, newLogger(os.Stderr, logLevel(c.LogLevel, parsed.Selected().Name)))
+	parsed.Bind(std, newLogger(std.errors, logLevel(c.LogLevel, parsed.Selected().Name)))
 	return exitCode(parsed.Run(), std.errors)
 }
 

@@ -1,8 +1,6 @@
 package server
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestNewWantsWhatHasNoDefault(t *testing.T) {
 	good := Options{Identity: "tollgate", MaxRequestBytes: 1, Version: "1", CacheScope: CachePublic}
