@@ -134,7 +134,7 @@ func TestCIRunsTheReadmesTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(script), "go test -race -v ./...") {
+	if !strings.Contains(string(script), "go test -race -count=1 -v ./...") {
 		t.Error(".ci/run does not run go test ./...")
 	}
 }
