@@ -138,3 +138,31 @@ func TestCIRunsTheReadmesTests(t *testing.T) {
 		t.Error(".ci/run does not run go test ./...")
 	}
 }
+
+var testedClients = regexp.MustCompile(`the Go SDK ([0-9.]+), mcp-go ([0-9.]+) and the TypeScript client ([0-9.]+),`)
+
+// TestReadmeNamesTheClientsThatWereTried holds the versions in the README
+// against those the client tests use.
+func TestReadmeNamesTheClientsThatWereTried(t *testing.T) {
+	read := func(path ...string) string {
+		data, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	named := testedClients.FindStringSubmatch(read("README.md"))
+	if named == nil {
+		t.Fatal("the README no longer names the clients")
+	}
+	modules, packages := read("go.mod"), read("clienttest", "package.json")
+	for _, used := range []struct{ where, text string }{
+		{modules, "github.com/modelcontextprotocol/go-sdk v" + named[1] + "\n"},
+		{modules, "github.com/mark3labs/mcp-go v" + named[2] + "\n"},
+		{packages, `"@modelcontextprotocol/client": "` + named[3] + `"`},
+	} {
+		if !strings.Contains(used.where, used.text) {
+			t.Errorf("the README names %s, but the tests use another version", strings.TrimSpace(used.text))
+		}
+	}
+}
