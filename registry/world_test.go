@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const portalURL = "http://portal.test/registry"
@@ -318,4 +320,35 @@ func (c *changes) take() []string {
 	seen := c.seen
 	c.seen = nil
 	return seen
+}
+
+// alpha and beta are the services of most tests.
+var (
+	alpha = svc{key: "alpha", prefix: "a."}
+	beta  = svc{key: "beta", prefix: "b."}
+)
+
+// onePlant is a world with one route of one service.
+func onePlant(w *world) {
+	w.declare(map[string][]svc{"plant": {alpha}})
+	w.serve(alpha, "a.one", "a.two")
+}
+
+func seconds(list ...float64) (d []time.Duration) {
+	for _, s := range list {
+		d = append(d, time.Duration(s*float64(time.Second)))
+	}
+	return d
+}
+
+func wantFetches(t *testing.T, w *world, url string, at ...float64) {
+	t.Helper()
+	if diff := cmp.Diff(seconds(at...), w.fetched(url)); diff != "" {
+		t.Errorf("fetches of %s (-want +got)\n%s", url, diff)
+	}
+}
+
+// at sleeps until a moment of the test.
+func (w *world) at(second float64) {
+	time.Sleep(time.Until(w.began.Add(seconds(second)[0])))
 }
