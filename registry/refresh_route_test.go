@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -261,6 +262,34 @@ func TestOneRoutesFailureTouchesNoOther(t *testing.T) {
 		}
 		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.one") }); took != time.Second {
 			t.Errorf("a request on plant waited %v", took)
+		}
+	})
+}
+
+func TestNewRouteHasNoListBeforeItIsDeclared(t *testing.T) {
+	// While a Portal answer comes into force, a manifest of a service that its
+	// last route shares with the others changes. The new route has another
+	// service that never answers, so it has no list.
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha, beta}})
+		w.serve(alpha, "a.one")
+		w.serve(beta, "b.one")
+		gamma := svc{key: "gamma", prefix: "c."}
+		r := w.loaded(t, func(o *Options) {
+			o.Logger = slog.New(&onRecord{o.Logger.Handler(), func(rec slog.Record) {
+				if strings.HasPrefix(rec.Message, "route has a new") && routeOf(rec) == "annex" {
+					time.Sleep(time.Second) // the first new route comes into force slowly
+				}
+			}})
+		})
+		w.declare(map[string][]svc{"annex": {beta}, "lab": {alpha, gamma}, "plant": {alpha, beta}})
+		w.put(alpha.url(), after(500*time.Millisecond, says(manifestOf("alpha", "a.two"))))
+		w.at(300)
+		go func() { _, _ = r.Snapshot(t.Context(), "plant") }()
+		w.at(300.9)
+		wantTools(t, r.route("plant").live.Load().snapshot, "a.two b.one")
+		if s, err := r.Snapshot(t.Context(), "lab"); !isUnavailable(err) {
+			t.Errorf("lab serves %q, %v: gamma never had a manifest", names(s), err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -351,4 +352,28 @@ func wantFetches(t *testing.T, w *world, url string, at ...float64) {
 // at sleeps until a moment of the test.
 func (w *world) at(second float64) {
 	time.Sleep(time.Until(w.began.Add(seconds(second)[0])))
+}
+
+// onRecord is a log handler that does something at a record before it is
+// written: what the Registry logs tells how far it is.
+type onRecord struct {
+	slog.Handler
+	do func(slog.Record)
+}
+
+// Handle has no lock around do, which may sleep or panic.
+func (h *onRecord) Handle(ctx context.Context, rec slog.Record) error {
+	h.do(rec)
+	return h.Handler.Handle(ctx, rec)
+}
+
+// routeOf is the route a log record is about, or "".
+func routeOf(rec slog.Record) (key string) {
+	rec.Attrs(func(a slog.Attr) bool {
+		if a.Key == "route" {
+			key = a.Value.String()
+		}
+		return key == ""
+	})
+	return key
 }
