@@ -59,6 +59,14 @@ func (o *origin) failing() bool {
 	return o.record.failures > 0
 }
 
+// triedInVain reports whether checks were made since the last answer that
+// counted: failed ones, or one whose empty answer waits for a second look.
+func (o *origin) triedInVain() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record.failures > 0 || o.record.awaitsSecond
+}
+
 func (o *origin) recorded() record {
 	o.mu.Lock()
 	defer o.mu.Unlock()

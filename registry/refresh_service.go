@@ -43,13 +43,14 @@ func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	return s
 }
 
-// newest is the manifest to serve: the last-good, or the file while an attempt
-// to fetch one has failed.
+// newest is the manifest to serve: the last-good, or the file while attempts to
+// fetch one were in vain. An empty answer that is not confirmed does not end
+// that: the file's tools are what it would replace.
 func (s *service) newest() *Manifest {
 	if m := s.good.Load(); m != nil {
 		return m
 	}
-	if s.fallback != nil && s.failing() {
+	if s.fallback != nil && s.triedInVain() {
 		return s.fallback
 	}
 	return nil
