@@ -12,7 +12,7 @@ import (
 // error of wait ends freshen.
 func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 	portal := r.joinPortal(key)
-	asked, flights := r.joinServices(key, nil)
+	joined, flights := r.joinServices(key, nil)
 	for _, f := range flights {
 		if err := wait(f); err != nil {
 			return err
@@ -24,7 +24,7 @@ func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 	if err := wait(portal); err != nil {
 		return err
 	}
-	_, flights = r.joinServices(key, asked)
+	_, flights = r.joinServices(key, joined)
 	for _, f := range flights {
 		if err := wait(f); err != nil {
 			return err
@@ -58,22 +58,21 @@ func (r *Registry) joinPortal(key RouteKey) *flight {
 }
 
 // joinServices returns the flights of the route's services, started for those
-// that are due, besides those of except. asked are the services looked at.
-func (r *Registry) joinServices(key RouteKey, except []*service) (asked []*service, flights []*flight) {
+// that are due, and the services they are of: all but those of except.
+func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*service, flights []*flight) {
 	rt := r.route(key)
 	if rt == nil {
 		return nil, nil
 	}
-	asked = rt.live.Load().services
-	for _, s := range asked {
+	for _, s := range rt.live.Load().services {
 		if slices.Contains(except, s) {
 			continue
 		}
 		if f := r.joinDue(&s.origin); f != nil {
-			flights = append(flights, f)
+			joined, flights = append(joined, s), append(flights, f)
 		}
 	}
-	return asked, flights
+	return joined, flights
 }
 
 // joinMissed returns the flights of the services of rt that an unknown tool

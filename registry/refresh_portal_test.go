@@ -68,6 +68,22 @@ func TestRequestSeesWhatTheChangedEntryBrings(t *testing.T) {
 	})
 }
 
+func TestRequestWaitsForAServiceThatTheChangedEntryMadeDue(t *testing.T) {
+	// alpha is not due when the request comes: the Portal's answer, which moves
+	// its calls, makes it so.
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t, func(o *Options) { o.Config.Manifest.RefreshTTL = time.Hour })
+		moved := alpha
+		moved.path = "/v2"
+		w.declare(map[string][]svc{"plant": {moved}})
+		w.put(alpha.url(), after(100*time.Millisecond, says(manifestOf("alpha", "a.one", "a.new"))))
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "a.new a.one")
+		wantFetches(t, w, alpha.url(), 0, 300)
+	})
+}
+
 func TestPortalRemovesARoute(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
