@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,4 +53,104 @@ func TestCloseWaitsForListeners(t *testing.T) {
 			t.Error("Close returned while a listener was running")
 		}
 	})
+}
+
+// busyListener is a listener that takes an hour for each call.
+type busyListener struct {
+	changes
+	calling map[RouteKey]int
+	most    int // calls at a time, of all routes
+}
+
+func (l *busyListener) hear(t *testing.T) func(RouteKey, *Snapshot) {
+	l.calling = make(map[RouteKey]int)
+	return func(key RouteKey, s *Snapshot) {
+		l.add(key, s)
+		l.count(t, key, 1)
+		time.Sleep(time.Hour)
+		l.count(t, key, -1)
+	}
+}
+
+func (l *busyListener) count(t *testing.T, key RouteKey, more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total := 0
+	l.calling[key] += more
+	for key, n := range l.calling {
+		if total += n; n > 1 {
+			t.Errorf("%d calls at a time for route %s", n, key)
+		}
+	}
+	l.most = max(l.most, total)
+}
+
+func TestBusyListenerHearsTheNewestListNext(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
+		w.serve(alpha, "a.0")
+		w.serve(beta, "b.0")
+		var l busyListener
+		r := w.made(t)
+		r.OnChange(l.hear(t))
+		r.Start()
+		<-r.Preloaded()
+		for i := 1; i <= 5; i++ {
+			w.serve(alpha, fmt.Sprintf("a.%d", i))
+			w.at(300 * float64(i))
+			ask(t, r, "plant")
+		}
+		synctest.Wait()
+		if got := l.take(); len(got) != 2 {
+			t.Errorf("told %q in the first hour, want the first list of each route", got)
+		}
+		if l.most != 2 {
+			t.Errorf("%d calls at a time, want one for each route", l.most)
+		}
+		w.at(3601)
+		if diff := cmp.Diff([]string{"plant: a.5"}, l.take()); diff != "" {
+			t.Errorf("told in the second hour (-want +got)\n%s", diff)
+		}
+		w.serve(alpha, "a.6")
+		ask(t, r, "plant")
+		w.at(3*3600 + 1)
+		if diff := cmp.Diff([]string{"plant: a.6"}, l.take()); diff != "" {
+			t.Errorf("told in the third hour (-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestBusyListenerHearsThatARouteWasGone(t *testing.T) {
+	// Its streams must end although the route is back when the listener has time.
+	for name, test := range map[string]struct {
+		last map[string][]svc // what the Portal says at the end
+		want []string
+	}{
+		"and is back":       {map[string][]svc{"lab": {}, "plant": {alpha}}, []string{"plant: (no list)", "plant: a.0"}},
+		"and is gone again": {map[string][]svc{"lab": {}}, []string{"plant: (no list)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				with, without := map[string][]svc{"lab": {}, "plant": {alpha}}, map[string][]svc{"lab": {}}
+				w.declare(with)
+				w.serve(alpha, "a.0")
+				var l busyListener
+				r := w.made(t)
+				r.OnChange(l.hear(t))
+				r.Start()
+				<-r.Preloaded()
+				synctest.Wait()
+				l.take()
+				for i, routes := range []map[string][]svc{without, with, without, test.last} {
+					w.declare(routes)
+					w.at(301 * float64(i+1))
+					ask(t, r, "lab")
+				}
+				w.at(4 * 3600)
+				if diff := cmp.Diff(test.want, l.take()); diff != "" {
+					t.Errorf("told after the hour (-want +got)\n%s", diff)
+				}
+			})
+		})
+	}
 }

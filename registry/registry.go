@@ -234,10 +234,12 @@ func (r *Registry) Close() {
 	r.running.Wait()
 }
 
-// OnChange makes f hear of every published change of a tool list, and of
-// removed routes with a nil Snapshot. Calls for one route are in order and do
-// not overlap; calls for different routes may. No lock is held, and a slow f
-// delays nobody but its own route's next call. Call it before Start.
+// OnChange makes f hear of published changes of a tool list, and of removed
+// routes with a nil Snapshot. Calls for one route are in order and do not
+// overlap; calls for different routes may. No lock is held, and a slow f delays
+// nobody but its own route's next call. What happened to a route while f was
+// busy with it comes down to its newest list, after a nil if the route was gone
+// in between. Call it before Start.
 func (r *Registry) OnChange(f func(RouteKey, *Snapshot)) { r.notices.tell = f }
 
 // Snapshot returns what the route serves, for one request to answer from. When
