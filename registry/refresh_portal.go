@@ -96,17 +96,17 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
 		}
 	}
 	r.index.Store(a.idx)
+	for key, rt := range old.routes {
+		if a.idx.routes[key] == nil {
+			r.retire(rt)
+		}
+	}
+	a.redeclare()
 	for _, c := range a.changes {
-		r.redeclare(c.route, c.declared, c.services)
 		for i, s := range c.services {
 			if c.declared[i].Enabled {
 				toFetch = append(toFetch, s)
 			}
-		}
-	}
-	for key, rt := range old.routes {
-		if a.idx.routes[key] == nil {
-			r.retire(rt)
 		}
 	}
 	return toFetch
@@ -149,6 +149,14 @@ func (a *application) route(entry Route) {
 	}
 	if changed {
 		a.changes = append(a.changes, routeChange{rt, declared, services})
+	}
+}
+
+// redeclare puts the changes into force. They are deferred, so that each has its
+// turn although another's panics; the flight makes a failure of that.
+func (a *application) redeclare() {
+	for _, c := range slices.Backward(a.changes) {
+		defer a.r.redeclare(c.route, c.declared, c.services)
 	}
 }
 

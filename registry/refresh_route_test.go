@@ -293,3 +293,52 @@ func TestNewRouteHasNoListBeforeItIsDeclared(t *testing.T) {
 		}
 	})
 }
+
+func TestPanicInOneRoutesRebuildKeepsNoOtherBack(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"bench": {alpha}, "lab": {alpha}, "plant": {alpha}, "old": {beta}})
+		w.serve(alpha, "a.one")
+		w.serve(beta, "b.one")
+		var heard changes
+		boom := ""
+		r := w.made(t, func(o *Options) {
+			o.Logger = slog.New(&onRecord{o.Logger.Handler(), func(rec slog.Record) {
+				if strings.HasPrefix(rec.Message, "route has a new") && routeOf(rec) == boom {
+					panic("boom")
+				}
+			}})
+		})
+		heard.on(r)
+		r.Start()
+		<-r.Preloaded()
+		synctest.Wait()
+		heard.take()
+
+		boom = "lab"
+		w.serve(alpha, "a.two")
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "a.two")
+		wantTools(t, ask(t, r, "bench"), "a.two")
+		if got := *r.Status().Routes[0].Bundles[0].LastFailureReason; got != FailedInternal {
+			t.Errorf("the service's last failure is %q", got)
+		}
+		synctest.Wait()
+		if got := heard.take(); len(got) != 2 {
+			t.Errorf("OnChange told %q, want two routes' new list", got)
+		}
+
+		// The same when the Portal changes several at once, and removes one.
+		boom = "bench"
+		w.at(600)
+		w.declare(map[string][]svc{"bench": {alpha, beta}, "plant": {beta}, "new": {beta}, "lab": {alpha}})
+		wantTools(t, ask(t, r, "plant"), "b.one")
+		wantTools(t, ask(t, r, "new"), "b.one")
+		synctest.Wait()
+		told := strings.Join(heard.take(), ", ")
+		for _, want := range []string{"old: (no list)", "plant: b.one", "new: b.one"} {
+			if !strings.Contains(told, want) {
+				t.Errorf("OnChange told %q, not %q", told, want)
+			}
+		}
+	})
+}

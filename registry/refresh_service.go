@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -152,8 +153,10 @@ func (r *Registry) allHaveLists(s *service) bool {
 	return true
 }
 
+// rebuildUsers rebuilds every route that uses s. They are deferred, so that each
+// has its turn although another's panics; the flight makes a failure of that.
 func (r *Registry) rebuildUsers(s *service) {
-	for _, rt := range r.users(s) {
-		r.rebuild(rt)
+	for _, rt := range slices.Backward(r.users(s)) {
+		defer r.rebuild(rt)
 	}
 }
