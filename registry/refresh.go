@@ -36,13 +36,14 @@ func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 // joinPortal returns the Portal's flight, started if a request on the route
 // gives reason to; nil when there is nothing to wait for. An unknown route
 // gives reason at most once per missInterval, so that nobody can turn wrong
-// names into load on the Portal.
+// names into load on the Portal. Before the first answer every route is
+// unknown; the preload keeps asking then.
 func (r *Registry) joinPortal(key RouteKey) *flight {
 	if r.portal == nil {
 		return nil
 	}
 	o := &r.portal.origin
-	if idx := r.index.Load(); idx == nil || idx.routes[key] != nil {
+	if r.route(key) != nil {
 		return r.joinDue(o)
 	}
 	r.mu.Lock()

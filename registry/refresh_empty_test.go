@@ -137,6 +137,23 @@ func TestPortalWithoutRoutes(t *testing.T) {
 	})
 }
 
+func TestPortalIsStillCheckedAtItsTTLWhileAnEmptyAnswerAwaitsConfirmation(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t, func(o *Options) { o.Config.Portal.RefreshTTL = 10 * time.Second })
+		w.declare(nil)
+		for s := 1; s <= 39; s++ {
+			w.at(float64(s))
+			wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		}
+		wantFetches(t, w, portalURL, 0, 10, 20, 30)
+		w.at(40)
+		if _, err := r.Snapshot(t.Context(), "plant"); !errors.Is(err, ErrRouteNotFound) {
+			t.Errorf("emptyConfirm after the first empty answer: %v", err)
+		}
+	})
+}
+
 func TestEmptyAnswerFromANewAddress(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)

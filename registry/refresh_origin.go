@@ -93,6 +93,8 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	}
 	f := &flight{began: r.now(), done: make(chan struct{})}
 	fly := func() {
+		// In this order: whoever done releases may ask again at once, and must
+		// not join a flight whose outcome is what made it ask.
 		defer close(f.done)
 		defer o.flight.Store(nil)
 		defer func() {

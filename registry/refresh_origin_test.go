@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"sync"
 	"testing"
@@ -195,4 +196,57 @@ func TestColdRouteKeepsTheRetryClockWithoutDoubling(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		wantTools(t, ask(t, r, "plant"), "a.one")
 	})
+}
+
+func TestRetryClockStartsAnewAfterASuccess(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		w.down(alpha.url())
+		w.at(300)
+		for range 4 { // to its longest
+			ask(t, r, "plant")
+			time.Sleep(r.NextCheck("plant"))
+		}
+		w.serve(alpha, "a.back")
+		wantTools(t, ask(t, r, "plant"), "a.back")
+		w.down(alpha.url())
+		time.Sleep(r.NextCheck("plant"))
+		ask(t, r, "plant")
+		if got := r.NextCheck("plant"); got != 5*time.Second {
+			t.Errorf("a new outage's first retry is in %v, want retryInterval", got)
+		}
+	})
+}
+
+func TestRetryDelay(t *testing.T) {
+	s := time.Second
+	for _, test := range []struct {
+		interval    time.Duration
+		failures    int
+		least, most time.Duration
+	}{
+		{5 * s, 0, 5 * s, 5 * s},
+		{5 * s, 1, 5 * s, 5 * s},
+		{5 * s, 2, 7500 * time.Millisecond, 10 * s},
+		{5 * s, 3, 15 * s, 20 * s},
+		{5 * s, 4, 22500 * time.Millisecond, 30 * s},
+		{5 * s, 1 << 40, 22500 * time.Millisecond, 30 * s},
+		{25 * s, 2, 25 * s, 30 * s}, // never below the first interval
+		{time.Minute, 1, time.Minute, time.Minute},
+		{time.Minute, 9, time.Minute, time.Minute}, // longer than the longest: stays as it is
+	} {
+		shortest, longest := time.Duration(math.MaxInt64), time.Duration(0)
+		for range 2000 {
+			delay := retryDelay(test.interval, test.failures)
+			shortest, longest = min(shortest, delay), max(longest, delay)
+		}
+		if shortest < test.least || longest > test.most {
+			t.Errorf("%v after %d failures: %v to %v, want %v to %v", test.interval, test.failures, shortest, longest, test.least, test.most)
+		}
+		// Jitter uses the whole range: 2000 tries miss a tenth at either end once in 10^90.
+		if edge := (test.most - test.least) / 10; shortest > test.least+edge || longest < test.most-edge {
+			t.Errorf("%v after %d failures: only %v to %v of %v to %v", test.interval, test.failures, shortest, longest, test.least, test.most)
+		}
+	}
 }

@@ -116,6 +116,12 @@ func TestNobodyUsesASiblingsPrefix(t *testing.T) {
 		w.serve(alpha, "a.two")
 		w.at(300)
 		wantTools(t, ask(t, r, "plant"), "a.two tool")
+
+		off := alpha
+		off.disabled = true // it may come back: what it was called stays its own
+		w.declare(map[string][]svc{"plant": {off, free}})
+		w.at(600)
+		wantTools(t, ask(t, r, "plant"), "tool")
 	})
 }
 

@@ -105,7 +105,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
-		s.replaces = nil
+		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
 	r.succeeded(&s.origin, next)

@@ -202,5 +202,8 @@ func TestClosedRegistry(t *testing.T) {
 		synctest.Wait()
 		r.Close()
 		<-r.Preloaded()
+		if got := w.log.with("WARN"); len(got) != 0 {
+			t.Errorf("closing is no outage of the Portal: %q", got)
+		}
 	})
 }

@@ -100,6 +100,34 @@ func TestSubscriberSeesAClockThatMovedForward(t *testing.T) {
 	})
 }
 
+func TestSubscriberSeesThePortalsClockMoveForward(t *testing.T) {
+	// A request on another route gets the Portal's first empty answer.
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		var heard changes
+		r := w.made(t)
+		heard.on(r)
+		r.Start()
+		<-r.Preloaded()
+		defer r.Subscribe("plant")()
+		synctest.Wait()
+		heard.take()
+		w.at(10)
+		w.declare(nil)
+		_, _ = r.Snapshot(t.Context(), "nope")
+		w.at(39)
+		synctest.Wait()
+		if got := heard.take(); got != nil {
+			t.Errorf("told %q before the empty answer was confirmed", got)
+		}
+		w.at(41)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"plant: (no list)"}, heard.take()); diff != "" {
+			t.Errorf("told (-want +got)\n%s", diff)
+		}
+	})
+}
+
 func TestSubscriptionOutlivesItsRoute(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
