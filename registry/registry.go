@@ -109,10 +109,8 @@ func New(o Options) (*Registry, error) {
 		r.portal.who = slog.String("origin", "portal")
 		r.portal.check = r.checkPortal
 	}
-	errs := append(o.Config.Validate(), o.checkOrigins()...)
-	errs = append(errs, r.checkStatic()...)
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(o.Config.Validate(), o.checkOrigins(), r.checkStatic()); err != nil {
+		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
@@ -132,7 +130,8 @@ func cleanRoutes(routes []Route) []Route {
 }
 
 // checkOrigins finds out whether there is one origin of routes, and a way to it.
-func (o Options) checkOrigins() (errs []error) {
+func (o Options) checkOrigins() error {
+	var errs []error
 	hasPortal, hasRoutes := o.Config.Portal.URL != "", len(o.Routes) > 0
 	if hasPortal && hasRoutes {
 		errs = append(errs, errors.New("registry.portal.url and registry.routes exclude each other: configure one of them"))
@@ -143,12 +142,13 @@ func (o Options) checkOrigins() (errs []error) {
 	if o.Transport == nil {
 		errs = append(errs, errors.New("no transport to fetch with"))
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // checkStatic finds everything wrong with the static routes and loads their
 // fallback files.
-func (r *Registry) checkStatic() (errs []error) {
+func (r *Registry) checkStatic() error {
+	var errs []error
 	seen := make(map[RouteKey]bool)
 	files := make(map[serviceID]string)
 	for _, route := range r.static {
@@ -185,7 +185,7 @@ func (r *Registry) checkStatic() (errs []error) {
 			r.fallbacks[id] = m
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // readFallback reads and validates the manifest file of a service as if the
