@@ -165,14 +165,14 @@ func (a *application) service(rt *route, d Service) *service {
 	id := serviceID{d.Key, d.ManifestURL}
 	s := cmp.Or(a.idx.services[id], a.old.services[id])
 	if s == nil {
-		s = a.r.newService(id, rt.outcomeOf(d.Key))
+		s = a.r.newService(id, rt.servedManifest(d.Key))
 	}
 	a.idx.services[id] = s
 	return s
 }
 
-// outcomeOf is the manifest the route serves of a service, or nil.
-func (rt *route) outcomeOf(key ServiceKey) *Manifest {
+// servedManifest is the manifest the route serves of a service, or nil.
+func (rt *route) servedManifest(key ServiceKey) *Manifest {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.outcome.used[key]
@@ -184,11 +184,11 @@ func (rt *route) outcomeOf(key ServiceKey) *Manifest {
 func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	known := slices.EqualFunc(rt.breaches, breaches, func(x, y Finding) bool { return x.Text == y.Text })
+	same := slices.EqualFunc(rt.breaches, breaches, func(x, y Finding) bool { return x.Text == y.Text })
 	rt.breaches = breaches
 	route := slog.String("route", string(rt.key))
 	switch {
-	case known:
+	case same:
 	case len(breaches) == 0:
 		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route declaration is valid again", route)
 	default:

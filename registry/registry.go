@@ -123,7 +123,7 @@ func cleanRoutes(routes []Route) []Route {
 		routes[i].Services = slices.Clone(routes[i].Services)
 		for j := range routes[i].Services {
 			s := &routes[i].Services[j]
-			s.BaseEndpoint = CleanBase(s.BaseEndpoint)
+			s.BaseEndpoint = cleanBase(s.BaseEndpoint)
 		}
 	}
 	return routes
@@ -202,7 +202,7 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 	}
 	m, findings := ParseManifest(data, r.manifestRules(s.Key))
 	if m != nil {
-		findings = CheckPrefix(m, s.NamePrefix)
+		findings = checkPrefix(m, s.NamePrefix)
 	}
 	if len(findings) > 0 && (m == nil || findings[0].Level == Breach) {
 		return nil, invalid(InvalidManifest, findings)
