@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"tollgate/jsonwire"
 )
 
 // recheckInterval is the least time between two checks of one service caused by
@@ -60,10 +62,12 @@ func (s *service) newest() *Manifest {
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
 func (r *Registry) checkService(ctx context.Context, s *service) {
-	var m *Manifest
+	m := s.good.Load()
 	var findings []Finding
 	data, failure := r.fetch.get(ctx, target{url: s.url, maxBytes: r.config.Manifest.MaxBytes})
-	if failure == nil {
+	// The same bytes make the same manifest. Nearly all refreshes bring those,
+	// and compiling every schema of them anew would be their whole cost.
+	if failure == nil && (m == nil || !bytes.Equal(m.Raw, jsonwire.TrimBOM(data))) {
 		m, findings = ParseManifest(data, r.manifestRules(s.key))
 		if m == nil {
 			failure = invalid(InvalidManifest, findings)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestContentDecidesNotTheRevision(t *testing.T) {
@@ -70,6 +71,38 @@ func TestOrderOfMembersIsNoChange(t *testing.T) {
 		wantTools(t, ask(t, r, "plant"), "a.one a.three")
 		if got := w.log.with("_meta.version"); len(got) != 0 {
 			t.Errorf("warned of %q", got)
+		}
+	})
+}
+
+func TestTheSameBytesAreNotParsedAgain(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}})
+		var tools []string
+		for i := range 100 {
+			tools = append(tools, fmt.Sprintf("a.t%d", i))
+		}
+		document := "\ufeff" + manifestOf("alpha", tools...)
+		w.put(alpha.url(), says(document))
+		r := w.loaded(t)
+		before := ask(t, r, "plant")
+		w.at(10)
+		s := r.route("plant").services[0]
+		refresh := testing.AllocsPerRun(5, func() { r.checkService(t.Context(), s) })
+		parse := testing.AllocsPerRun(5, func() { ParseManifest([]byte(document), ManifestRules{}) })
+		if refresh > parse/10 {
+			t.Errorf("a refresh that brings the same bytes allocates %v times, reading them as new %v times", refresh, parse)
+		}
+		if got := r.NextCheck("plant"); got != 300*time.Second {
+			t.Errorf("due in %v: the check time must move", got)
+		}
+		if ask(t, r, "plant") != before {
+			t.Error("the same bytes made a new snapshot")
+		}
+		w.serve(alpha, tools[:99]...)
+		w.at(310)
+		if got := len(ask(t, r, "plant").Tools); got != 99 {
+			t.Errorf("%d tools after a change", got)
 		}
 	})
 }
