@@ -14,7 +14,8 @@ import (
 )
 
 // TestSwapsUnderReaders changes lists and routes with every fetch while 64
-// readers read, in real time: no reader ever sees a failure or a list that mixes two states.
+// readers read, in real time: no reader ever sees a failure or a list that
+// mixes two states.
 func TestSwapsUnderReaders(t *testing.T) {
 	var generation, answers atomic.Int64
 	w := &world{began: time.Now(), pages: make(map[string]page)}
