@@ -8,20 +8,17 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"tollgate/jsonwire"
 )
-
-// bodyTimeLimit is how long a client may take to send its body.
-const bodyTimeLimit = 30 * time.Second
 
 // trustedLength is how much of an announced length memory is set aside for
 // before any of it has come.
 const trustedLength = 64 << 10
 
-// readBody reads a request's body whole, bounded in size and time. Its failures
-// come before anything of the message is known.
+// readBody reads a request's body whole, bounded in size. How long it may take is
+// the listener's to limit, with a deadline for the body. Its failures come before
+// anything of the message is known.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
@@ -29,13 +26,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	limit := s.maxBody
 	if r.ContentLength > limit {
 		return nil, s.tooLarge()
-	}
-	control := http.NewResponseController(w)
-	// A writer without deadlines (a test's recorder) has no slow client either.
-	if control.SetReadDeadline(time.Now().Add(bodyTimeLimit)) == nil {
-		// The limit is the body's alone. What watches the connection for the
-		// client's leaving must not run into it.
-		defer control.SetReadDeadline(time.Time{})
 	}
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), trustedLength)) + bytes.MinRead)
@@ -51,7 +41,7 @@ func (s *Server) bodyFailure(err error) error {
 		return s.tooLarge()
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return closing(fail(bodyTimeout, "the body did not arrive within %d s", int(bodyTimeLimit.Seconds())))
+		return closing(fail(bodyTimeout, "the body did not arrive in time"))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return closing(fail(parseError, "the body ended early"))

@@ -23,8 +23,9 @@ func newConnSet() *connSet {
 }
 
 // closeIdle ends each HTTP/1 connection that does not begin a request within
-// lastChance, counted from now or from the end of its last request. The channel
-// closes when all HTTP/1 connections are closed.
+// lastChance, counted from now or from the end of its last request, or does not
+// complete its header within headerChance. The channel closes when all HTTP/1
+// connections are closed.
 func (s *connSet) closeIdle() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,10 @@ func (s *connSet) stateChanged(nc net.Conn, state http.ConnState) {
 		}
 		nc = t.NetConn()
 	}
-	if state == http.StateIdle {
+	switch state {
+	case http.StateActive:
+		nc.(*conn).becameActive()
+	case http.StateIdle:
 		nc.(*conn).becameIdle()
 	}
 }
@@ -82,7 +86,8 @@ func (s *connSet) markMultiplexed(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.multiplexed {
-		c.multiplexed = true // and its begun stays true since the handshake: no limit applies
+		c.multiplexed = true
+		c.becameActive() // and stays so: no limit applies
 		s.checkGone()
 	}
 }
@@ -105,9 +110,9 @@ func (l *connListener) Accept() (net.Conn, error) {
 }
 
 // conn is a connection that can be told to stop waiting for a next request. The
-// goroutine that reads it decides: if no byte comes in time its read ends with a
-// time-out, as an idle connection's would. Nobody else closes the connection, so
-// no request that has begun to arrive is dropped.
+// goroutine that reads it decides: if no byte, or no complete header, comes in
+// time its read ends with a time-out, as an idle connection's would. Nobody else
+// closes the connection, so no request that is arriving is dropped.
 type conn struct {
 	net.Conn
 	set         *connSet
@@ -116,8 +121,9 @@ type conn struct {
 
 	mu       sync.Mutex
 	begun    bool      // bytes have come since the connection was new or became idle
+	active   bool      // a request's header is complete, and its answer is not
 	ending   bool      // it is to end when idle
-	limit    time.Time // when it ends if nothing has begun by then; zero unless ending
+	limit    time.Time // when it ends if it is not active by then; zero unless ending
 	deadline time.Time // the server's own read deadline
 }
 
@@ -130,7 +136,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		if !c.begun {
 			c.begun = true
 			if c.ending {
-				_ = c.apply() // a closed connection shows at the next read
+				c.giveChance(headerChance)
 			}
 		}
 	}
@@ -169,13 +175,28 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// end gives the connection its last chance to begin a request.
+// end gives the connection its last chance to begin a request, or to complete the
+// header of one that has begun.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
-	c.limit = time.Now().Add(lastChance)
-	_ = c.apply() // a closed connection needs no limit
+	if c.begun {
+		c.giveChance(headerChance)
+	} else {
+		c.giveChance(lastChance)
+	}
+}
+
+// becameActive marks that the header of a request has arrived. From here on its
+// body and the drain have limits of their own.
+func (c *conn) becameActive() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun, c.active = true, true
+	if c.ending {
+		_ = c.apply() // a closed connection shows at the next read
+	}
 }
 
 // becameIdle marks the end of a request. Its answer may have been begun before
@@ -184,18 +205,24 @@ func (c *conn) end() {
 func (c *conn) becameIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun = false
+	c.begun, c.active = false, false
 	if c.ending {
-		c.limit = time.Now().Add(lastChance)
-		_ = c.apply()
+		c.giveChance(lastChance)
 	}
+}
+
+// giveChance sets the time left for an ending connection that is not active. It
+// must be called with the lock held.
+func (c *conn) giveChance(d time.Duration) {
+	c.limit = time.Now().Add(d)
+	_ = c.apply() // a closed connection shows at the next read
 }
 
 // apply sets the earlier of the server's deadline and the limit. It must be
 // called with the lock held.
 func (c *conn) apply() error {
 	t := c.deadline
-	if c.ending && !c.begun && (t.IsZero() || c.limit.Before(t)) {
+	if c.ending && !c.active && (t.IsZero() || c.limit.Before(t)) {
 		t = c.limit
 	}
 	return c.Conn.SetReadDeadline(t)

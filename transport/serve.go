@@ -26,6 +26,10 @@ const (
 	// its way over it is then answered, with "Connection: close", instead of
 	// meeting a closed socket.
 	lastChance = 500 * time.Millisecond
+
+	// headerChance is how long the header of a request (and a TLS handshake before
+	// it) may take that has begun by then.
+	headerChance = time.Second
 )
 
 // ErrCut is what Serve returns, wrapped, when it left with calls still in
@@ -63,8 +67,13 @@ type ServeOptions struct {
 //  1. For Shutdown.Delay everything is served as before, but each answer says
 //     "Connection: close", so that clients move to another replica by themselves.
 //  2. The listener closes, and CloseStreams is called.
-//  3. Connections with a request get up to Shutdown.Drain, idle ones a moment
-//     for a request already under way. Then they are closed.
+//  3. Calls get up to Shutdown.Drain. Idle connections get a moment for a request
+//     already under way, and a request that has arrived in part a few seconds for
+//     its rest. Then all are closed.
+//
+// A body has 30 s to arrive, from the end of the header on; then reading it ends
+// with a time-out. An answer given before the body has been read ends the
+// connection (over HTTP/1).
 //
 // It returns nil when every call was answered, an error that wraps ErrCut when
 // some were not, and another error when it could not open the listener or the
@@ -83,6 +92,7 @@ type server struct {
 	http     *http.Server
 	listener net.Listener
 	conns    *connSet
+	bodies   *bodySet
 	stopped  chan error // what ended accepting
 	draining atomic.Bool
 	inFlight atomic.Int64 // requests in the handler
@@ -112,16 +122,19 @@ func newServer(o ServeOptions, l net.Listener, tlsConfig *tls.Config) *server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &server{o: o, conns: newConnSet(), stopped: make(chan error, 1)}
+	s := &server{o: o, conns: newConnSet(), bodies: newBodySet(), stopped: make(chan error, 1)}
 	s.listener = &connListener{Listener: l, set: s.conns}
 	s.http = &http.Server{
-		Handler:           s.count(o.Handler),
+		Handler:           s.handle(o.Handler),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         s.conns.stateChanged,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+
+		// net/http would answer "OPTIONS *" before anyone looked at Host and Origin.
+		DisableGeneralOptionsHandler: true,
 	}
 	return s
 }
@@ -155,57 +168,64 @@ func (s *server) accept() error {
 	return s.http.Serve(s.listener)
 }
 
-// count counts requests and, while draining, asks clients to open their next
-// connection elsewhere.
-func (s *server) count(next http.Handler) http.Handler {
+// handle counts requests, limits the time their bodies may take, and says when a
+// connection ends with an answer.
+func (s *server) handle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.inFlight.Add(1)
 		defer s.inFlight.Add(-1)
-		dw := &drainWriter{w, s}
-		next.ServeHTTP(dw, r)
-		dw.mark() // a handler may leave everything to the server
+		r, b := s.bodies.track(w, r)
+		if b != nil {
+			defer b.abandon()
+		}
+		cw := &closeWriter{w, s, b}
+		next.ServeHTTP(cw, r)
+		cw.mark() // a handler may leave everything to the server
 	})
 }
 
-// drainWriter says "Connection: close" on answers that begin during the drain,
-// whenever their requests began and whatever the handler says.
-type drainWriter struct {
+// closeWriter says "Connection: close" on answers that begin during the drain, so
+// that clients open their next connection elsewhere, and on those that begin
+// before the request's body has been read, whatever the handler says.
+type closeWriter struct {
 	http.ResponseWriter
-	s *server
+	s    *server
+	body *body // nil: there is none
 }
 
 // WriteHeader begins the answer.
-func (w *drainWriter) WriteHeader(status int) {
+func (w *closeWriter) WriteHeader(status int) {
 	w.mark()
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write begins the answer if that has not been done, and writes to its body.
-func (w *drainWriter) Write(p []byte) (int, error) {
+func (w *closeWriter) Write(p []byte) (int, error) {
 	w.mark()
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush sends what has been written.
-func (w *drainWriter) Flush() {
+func (w *closeWriter) Flush() {
 	w.mark()
 	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write reports a broken connection
 }
 
 // Unwrap lets an http.ResponseController find the connection.
-func (w *drainWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *closeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // mark has no effect once the header is written.
-func (w *drainWriter) mark() {
-	if w.s.draining.Load() {
+func (w *closeWriter) mark() {
+	if w.s.draining.Load() || w.body != nil && w.body.closes() {
 		w.Header().Set("Connection", "close")
 	}
 }
 
 // leave is the drain. Its first line is the moment from which the gateway is not
-// ready for new work, while it still does all of it. It does not use http.Server.Shutdown while requests may
-// still arrive: Shutdown closes idle connections in the face of requests under
-// way and drops requests it has just read.
+// ready for new work, while it still does all of it. It does not use
+// http.Server.Shutdown while requests may still arrive: Shutdown closes idle
+// connections in the face of requests under way and drops requests it has just
+// read.
 func (s *server) leave(delay time.Duration) error {
 	s.draining.Store(true)
 	s.o.Logger.Info("draining", "delay", delay)
@@ -223,6 +243,7 @@ func (s *server) leave(delay time.Duration) error {
 	drain := s.o.Config.Shutdown.Drain
 	s.o.Logger.Info("listener closed, waiting for calls in flight", "calls", s.inFlight.Load(), "atMost", drain)
 	over := time.After(drain)
+	s.bodies.hurry()
 	gone := s.conns.closeIdle()
 	select {
 	case <-gone:

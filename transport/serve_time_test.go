@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -56,6 +57,11 @@ type bubble struct {
 }
 
 func startBubble(t *testing.T, handler http.HandlerFunc) *bubble {
+	return startBubbleTLS(t, handler, nil)
+}
+
+// startBubbleTLS serves plain HTTP if tlsConfig is nil.
+func startBubbleTLS(t *testing.T, handler http.HandlerFunc, tlsConfig *tls.Config) *bubble {
 	b := &bubble{
 		pipes:   &pipes{incoming: make(chan net.Conn), closed: make(chan struct{})},
 		signals: make(chan os.Signal, 2),
@@ -64,7 +70,7 @@ func startBubble(t *testing.T, handler http.HandlerFunc) *bubble {
 	s := newServer(ServeOptions{
 		Config: DefaultConfig(), Handler: handler, Signals: b.signals,
 		CloseStreams: func() { b.closed = time.Since(b.began) },
-	}, b.pipes, nil)
+	}, b.pipes, tlsConfig)
 	go func() {
 		err := s.run(t.Context())
 		b.left = time.Since(b.began)
@@ -142,7 +148,8 @@ func TestDrainTimes(t *testing.T) {
 func TestClientMayReuseAConnectionThatWasBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
-		b := startBubble(t, func(w http.ResponseWriter, _ *http.Request) {
+		b := startBubble(t, func(w http.ResponseWriter, r *http.Request) {
+			readWhole(w, r)
 			if first {
 				first = false
 				_ = http.NewResponseController(w).Flush()
@@ -172,7 +179,7 @@ func TestClientMayReuseAConnectionThatWasBusy(t *testing.T) {
 
 func TestIdleConnectionGetsALastChance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startBubble(t, func(http.ResponseWriter, *http.Request) {})
+		b := startBubble(t, readWhole)
 		var kept [3]net.Conn
 		for i := range kept {
 			kept[i] = b.dial()
@@ -187,7 +194,7 @@ func TestIdleConnectionGetsALastChance(t *testing.T) {
 			t.Errorf("a request in the last moment: %v, want an answer that closes the connection", err)
 		}
 		_, _ = io.WriteString(kept[1], "PO") // begins in the last moment, ends later
-		time.Sleep(5 * time.Second)
+		time.Sleep(headerChance - 1)
 		if _, err := kept[2].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("a silent connection: %v, want EOF", err)
 		}
@@ -202,6 +209,28 @@ func TestIdleConnectionGetsALastChance(t *testing.T) {
 	})
 }
 
+// TestHalfAHeaderDoesNotHoldTheDrain: on a new connection as on a kept one.
+func TestHalfAHeaderDoesNotHoldTheDrain(t *testing.T) {
+	for name, before := range map[string]string{"new connection": "", "kept connection": request} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startBubble(t, readWhole)
+				nc := b.dial()
+				defer nc.Close()
+				go func() { _, _ = io.Copy(io.Discard, nc) }()
+				for _, part := range []string{before, "POST /mcp/x HT"} {
+					_, _ = io.WriteString(nc, part)
+					synctest.Wait()
+				}
+				b.signal(os.Interrupt)
+				if err := <-b.done; err != nil || b.left != headerChance {
+					t.Errorf("ended after %v with %v, want %v", b.left, err, headerChance)
+				}
+			})
+		})
+	}
+}
+
 func TestConnectionTimeouts(t *testing.T) {
 	tests := map[string]struct {
 		send string
@@ -214,7 +243,7 @@ func TestConnectionTimeouts(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := startBubble(t, func(http.ResponseWriter, *http.Request) {})
+				b := startBubble(t, readWhole)
 				nc := b.dial()
 				defer nc.Close()
 				began := time.Now()
