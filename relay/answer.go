@@ -186,3 +186,9 @@ func unreachable(err error) *failure {
 	f.text = "the connection to the gateway broke before its answer came; the request may have been executed"
 	return f
 }
+
+// givenUp explains that the client has left before its answer came.
+func givenUp() *failure {
+	return &failure{reason: "gateway_answer_late", text: fmt.Sprintf(
+		"the input ended, and the gateway did not answer within %d s; the request may have been executed", int(finishTimeout.Seconds()))}
+}

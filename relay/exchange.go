@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -17,7 +18,7 @@ type exchange struct {
 	r      *relay
 	m      *message
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	slot   chan struct{} // where this exchange takes up a place; nil when it no longer does
 
 	aborted atomic.Bool // the client has cancelled: nothing more may be written
@@ -102,14 +103,15 @@ func (x *exchange) write(frame []byte) {
 	}
 }
 
-// conclude is write for the answer. The exchange's place is free before the
-// client can have read it, so that a client which then sends its next request is
-// not refused. Only who may write at the moment has given its place up and is
+// conclude is write for the answer. The exchange's place and its id are free
+// before the client can have read it, so that a client which then sends its next
+// request is not refused. Only who may write at the moment has given its place up and is
 // still there, so the bound holds but for one.
 func (x *exchange) conclude(frame []byte) {
 	x.r.writing.Lock()
 	defer x.r.writing.Unlock()
 	x.release()
+	x.r.unregister(x)
 	if !x.aborted.Load() {
 		x.r.write(frame)
 	}
@@ -128,14 +130,17 @@ func (x *exchange) release() {
 // able to write.
 func (x *exchange) abort() {
 	x.aborted.Store(true)
-	x.cancel()
+	x.cancel(nil)
 }
 
 // report tells the client of a failure, or the log when the client awaits
-// nothing. Once the exchange has been cancelled there is nobody to tell.
+// nothing. Once the exchange has been cancelled there is nobody to tell, unless it
+// was the relay that gave up.
 func (x *exchange) report(f *failure) {
-	switch {
-	case x.ctx.Err() != nil:
+	switch cause := context.Cause(x.ctx); {
+	case errors.Is(cause, errGivenUp):
+		x.conclude(givenUp().frame(x.m.id))
+	case cause != nil:
 	case x.m.answer:
 		x.conclude(f.frame(x.m.id))
 	default:

@@ -239,8 +239,8 @@ func TestListIsFetchedOnceBeforeCallsOfUnknownTools(t *testing.T) {
 			h, g := startParams(t)
 			g.stream = stream
 			const n = 10
-			for range n {
-				h.send("%s", call("find", `{"region":"eu"}`))
+			for i := range n {
+				h.send("%s", strings.Replace(call("find", `{"region":"eu"}`), `"id":2`, fmt.Sprintf(`"id":"%d"`, i), 1))
 			}
 			for range n {
 				if got := h.recv(); !strings.Contains(got, `"region":"eu"`) {

@@ -1,7 +1,11 @@
 package relay
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"tollgate/jsonwire"
 )
@@ -12,8 +16,9 @@ const metaVersion = "io.modelcontextprotocol/protocolVersion"
 type message struct {
 	raw     []byte
 	method  string // "" for responses, and for what is no message at all
-	id      []byte // as the client wrote it; nil unless it is a string or a number
-	key     string // id in a form equal for equal ids; "" = no answer can be matched
+	id      []byte // as the client wrote it; nil if there is none, or none that an answer can carry
+	key     string // id in a form equal for equal ids; "" = there is none
+	fault   string // why no answer could be matched to the message; "" = one can
 	params  []byte // nil if absent
 	version string // the protocol version in _meta; "" before 2026-07-28
 	answer  bool   // the client awaits an answer
@@ -31,9 +36,11 @@ func parse(frame []byte) *message {
 	}
 	id, hasID := jsonwire.Get(frame, "id")
 	if hasID {
-		if m.key = idKey(id); m.key != "" {
-			m.id = id
+		if m.fault = idFault(frame, id); m.fault != "" {
+			m.answer = true
+			return m
 		}
+		m.id, m.key = id, idKey(id)
 	}
 	// A response of the client and a notification await nothing. What is neither,
 	// nor a request, is for the gateway to refuse, and the client must hear of it.
@@ -70,6 +77,36 @@ func idKey(id []byte) string {
 	return ""
 }
 
+// idFault says why an id would not come back as the client wrote it, or could be
+// taken for another one; "" if it is fine. The gateway has the same rule, but the
+// relay could not tell whose the refusal is.
+func idFault(frame, id []byte) string {
+	if members, err := jsonwire.Object(frame); err == nil {
+		n := 0
+		for _, m := range members {
+			if m.Name == "id" {
+				n++
+			}
+		}
+		if n > 1 {
+			return `member "id" is there twice`
+		}
+	}
+	switch jsonwire.KindOf(id) {
+	case jsonwire.KindString:
+		if s, _ := jsonwire.Text(id); strings.ContainsRune(s, '\uFFFD') && bytes.Contains(bytes.ToLower(id), []byte(`\ud`)) {
+			return "id must be valid Unicode: it has an unpaired surrogate escape"
+		}
+		return ""
+	case jsonwire.KindNumber:
+		n, err := strconv.ParseInt(string(id), 10, 64)
+		if err == nil && n >= -maxSafeInteger && n <= maxSafeInteger && string(id) != "-0" {
+			return ""
+		}
+	}
+	return "id must be a string or an integer within ±(2^53-1), written without fraction and exponent"
+}
+
 // text returns a string member of an object, or "".
 func text(object []byte, name string) string {
 	value, _ := jsonwire.Get(object, name)
@@ -101,8 +138,15 @@ func withID(response, id []byte) []byte {
 	return append(out, '}')
 }
 
+// JSON-RPC error codes.
+const (
+	codeInvalidRequest = -32600
+	codeInternalError  = -32603
+)
+
 // failure is an error the relay itself reports to the client.
 type failure struct {
+	code   int    // JSON-RPC; 0 = codeInternalError
 	reason string // for programs
 	status int    // HTTP status; 0 = there was no answer
 	text   string // for people
@@ -116,7 +160,7 @@ func (f *failure) frame(id []byte) []byte {
 		out = append(out, id...)
 		out = append(out, ',')
 	}
-	out = append(out, `"error":{"code":-32603,"message":`...)
+	out = fmt.Appendf(out, `"error":{"code":%d,"message":`, cmp.Or(f.code, codeInternalError))
 	out = jsonwire.AppendString(out, f.text)
 	out = append(out, `,"data":{"reason":`...)
 	out = jsonwire.AppendString(out, f.reason)

@@ -35,8 +35,10 @@ const (
 	// maxRefusals bounds the refusals the client has not read yet.
 	maxRefusals = 1024
 
-	// finishTimeout is how long answers are awaited after the end of input.
-	finishTimeout = 10 * time.Second
+	// finishTimeout is how long answers are awaited after the end of input: as long
+	// as a gateway that leaves waits for its calls, which is longer than any tool may
+	// take where nothing else is configured.
+	finishTimeout = 35 * time.Second
 
 	// stopTimeout is how long cancelled exchanges may take to end.
 	stopTimeout = time.Second
@@ -45,12 +47,20 @@ const (
 	goodbyeTimeout = 2 * time.Second
 )
 
-// Run relays until the end of input, then waits up to ten seconds for the answers
-// still due, writes them, and returns nil. It returns at once, with an error, when
-// o cannot be used, when a stream breaks, or when ctx ends (with its cause).
+// errGivenUp is why an exchange is cancelled whose answer does not come in time
+// after the end of input.
+var errGivenUp = errors.New("the answer did not come in time")
+
+// Run relays until the end of input, then waits up to 35 seconds for the answers
+// still due, writes them, and an error for each one that has not come, and returns
+// nil. It returns at once, with an error, when o cannot be used, when a stream
+// breaks, or when ctx ends (with its cause).
 //
 // At most 128 requests are under way; one more is answered with a JSON-RPC error.
-// A cancelled one counts until it has ended.
+// A cancelled one counts until it has ended. A message whose id could not be told
+// from another in its answer (a fraction, an exponent, an integer beyond 2^53, an
+// id that is there twice, or that a request under way has) is refused as well,
+// without an id, and goes no further.
 //
 // Only MCP messages are written to o.Lines. A gateway that cannot be reached or
 // does not answer in JSON-RPC is reported to the client as the JSON-RPC error of
@@ -130,6 +140,14 @@ func (r *relay) read(ctx context.Context, frames chan<- input) {
 // take begins what a message asks for. It never waits: behind the message there
 // may be a cancellation, or the end of input.
 func (r *relay) take(ctx context.Context, m *message) {
+	if m.fault == "" && r.inUse(m.key) {
+		m.fault = "the id is in use by a call in flight"
+	}
+	if m.fault != "" {
+		f := failure{code: codeInvalidRequest, reason: "invalid_request", text: m.fault}
+		r.turnAway(m, f.frame(nil))
+		return
+	}
 	slots := r.slots
 	if m.method == "notifications/cancelled" {
 		x := r.abort(m)
@@ -143,11 +161,12 @@ func (r *relay) take(ctx context.Context, m *message) {
 	select {
 	case slots <- struct{}{}:
 	default:
-		r.turnAway(m)
+		f := failure{reason: "too_many_requests", text: fmt.Sprintf("too many requests under way (%d): wait for one to end", maxExchanges)}
+		r.turnAway(m, f.frame(m.id))
 		return
 	}
 	x := &exchange{r: r, m: m, slot: slots}
-	x.ctx, x.cancel = context.WithCancel(ctx)
+	x.ctx, x.cancel = context.WithCancelCause(ctx)
 	r.register(x)
 
 	before := r.gate
@@ -159,7 +178,7 @@ func (r *relay) take(ctx context.Context, m *message) {
 	}
 	r.exchanges.Go(func() {
 		defer func() {
-			x.cancel()
+			x.cancel(nil)
 			r.unregister(x)
 			x.release()
 			if passed != nil {
@@ -170,13 +189,14 @@ func (r *relay) take(ctx context.Context, m *message) {
 		case <-before:
 			x.run()
 		case <-x.ctx.Done():
+			x.report(givenUp())
 		}
 	})
 }
 
-// turnAway refuses a message there is no room for: a request with an answer, any
-// other with a line in the log.
-func (r *relay) turnAway(m *message) {
+// turnAway refuses a message that goes no further: one that awaits an answer with
+// an error, any other with a line in the log.
+func (r *relay) turnAway(m *message, refusal []byte) {
 	if !m.answer {
 		r.log.Warn("too many requests are under way; a message is dropped", "method", m.method)
 		return
@@ -184,16 +204,14 @@ func (r *relay) turnAway(m *message) {
 	select {
 	case r.refusals <- struct{}{}:
 	default: // the client does not read, and memory is finite
-		r.log.Warn("too many requests are under way, and their refusals are not read; one is dropped", "method", m.method)
+		r.log.Warn("requests are refused, and the refusals are not read; one is dropped", "method", m.method)
 		return
 	}
-	f := failure{reason: "too_many_requests", text: fmt.Sprintf("too many requests under way (%d): wait for one to end", maxExchanges)}
-	frame := f.frame(m.id)
 	r.exchanges.Go(func() {
 		defer func() { <-r.refusals }()
 		r.writing.Lock()
 		defer r.writing.Unlock()
-		r.write(frame)
+		r.write(refusal)
 	})
 }
 
@@ -214,6 +232,13 @@ func (r *relay) abort(m *message) *exchange {
 		x.abort()
 	}
 	return x
+}
+
+// inUse reports whether a request with this id is under way.
+func (r *relay) inUse(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inFlight[key] != nil
 }
 
 func (r *relay) register(x *exchange) {
@@ -239,7 +264,7 @@ func (r *relay) finish(ctx context.Context) error {
 	r.mu.Lock()
 	for _, x := range r.inFlight {
 		if x.m.method == "subscriptions/listen" {
-			x.cancel()
+			x.cancel(nil)
 		}
 	}
 	r.mu.Unlock()
@@ -250,9 +275,19 @@ func (r *relay) finish(ctx context.Context) error {
 		return nil
 	case <-time.After(finishTimeout):
 		r.log.Warn("input ended; giving up on answers that did not come in time", "waited", finishTimeout)
+		r.giveUp()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// giveUp cancels the exchanges under way, each of which then tells the client so.
+func (r *relay) giveUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.inFlight {
+		x.cancel(errGivenUp)
 	}
 }
 

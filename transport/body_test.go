@@ -271,7 +271,7 @@ func TestBodyOverHTTP2(t *testing.T) {
 		"read":                   {readWhole, false, 408, bodyTimeLimit},
 		"read, while draining":   {readWhole, true, 408, bodyChance},
 		"refused":                {refuseUnread, false, 404, 0},
-		"long after a read body": {func(w http.ResponseWriter, r *http.Request) { time.Sleep(time.Hour); refuseUnread(w, r) }, false, 404, time.Hour},
+		"refused late": {func(w http.ResponseWriter, r *http.Request) { time.Sleep(time.Hour); refuseUnread(w, r) }, false, 404, time.Hour},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
