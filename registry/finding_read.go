@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -145,24 +144,6 @@ func parseInteger(value []byte) (int64, bool) {
 		return math.MinInt64, true
 	}
 	return n, true // beyond the range ParseInt has already cut it
-}
-
-// caseVariants advises about members that are ignored because of their case:
-// an ignored "Enabled":false would leave a tool on.
-func (c *checker) caseVariants(o object, known ...string) {
-	if !c.lint {
-		return
-	}
-	for _, m := range o.members {
-		if slices.Contains(known, m.Name) {
-			continue
-		}
-		for _, name := range known {
-			if strings.EqualFold(m.Name, name) {
-				c.advise(o.at.member(m.Name), "is ignored: the name is %s, and upper and lower case differ", quoted(name))
-			}
-		}
-	}
 }
 
 // once reports members that are named twice, of those that are read.

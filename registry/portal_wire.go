@@ -49,7 +49,7 @@ func (c *checker) portal(data []byte) *Declaration {
 		return d
 	}
 	c.once(doc, "routes")
-	c.caseVariants(doc, "registryRevision", "routes")
+	c.unknown(doc, "registryRevision", "routes")
 	d.Revision = c.registryRevision(doc)
 	entries, ok := c.array(doc, "routes", "an array with every route ([] when there is none)")
 	if !ok {
@@ -121,7 +121,7 @@ const routeFindings = 20
 // usable only when there was no breach.
 func (c *checker) services(entry object) []Service {
 	c.once(entry, "toolServices")
-	c.caseVariants(entry, "routeKey", "toolServices")
+	c.unknown(entry, "routeKey", "toolServices")
 	elements, ok := c.array(entry, "toolServices", "an array with the Tool Services of the route ([] when there is none)")
 	if !ok {
 		return nil
@@ -145,7 +145,7 @@ const defaultExecutionPath = "/mcp"
 
 func (c *checker) service(o object) Service {
 	c.once(o, serviceMembers...)
-	c.caseVariants(o, serviceMembers...)
+	c.unknown(o, serviceMembers...)
 	key, ok := c.requiredText(o, "serviceKey", keyRule)
 	if ok && !validKey(key) {
 		c.wrong(o, "serviceKey", keyRule)

@@ -266,4 +266,15 @@ func TestLintPortal(t *testing.T) {
 		t.Errorf("warnings are %v of\n%s", warnings, lines(findings))
 	}
 	expectFindings(t, registry.LintPortal([]byte(portalText(routeText("a", serviceText(nil))))))
+
+	odd := `{"registryRevison":"1","routes":[{"routeKey":"a","toolService":[],"toolServices":[` +
+		serviceText(change{"enbled": `false`, "prefix": `"a."`, "serviceUrl": `"http://a"`, "manifestUrl": `"/m"`, "region": `"eu"`}) + `]}]}`
+	findings = registry.LintPortal([]byte(odd))
+	expectFindings(t, findings, `/registryRevison: did you mean "registryRevision"?`, `/routes/0/toolService: did you mean "toolServices"?`,
+		`/routes/0/toolServices/0/enbled: did you mean "enabled"?`, `/routes/0/toolServices/0/manifestUrl: did you mean "manifestPath"?`,
+		`/routes/0/toolServices/0/prefix: did you mean "namePrefix"?`, `/routes/0/toolServices/0/region: no such member is known`,
+		`/routes/0/toolServices/0/serviceUrl: is ignored: no such member is known`)
+	if d, refused := registry.ParsePortal([]byte(odd)); d == nil || len(refused) > 0 || len(d.Routes[0].Breaches) > 0 {
+		t.Errorf("a gateway must accept it without a word: %v", refused)
+	}
 }
