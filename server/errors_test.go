@@ -16,7 +16,7 @@ func TestUnavailableTexts(t *testing.T) {
 		registry.InvalidDeclaration: "registry unavailable: the declaration of this route is invalid; the gateway's log says why; try again in 5 s",
 	} {
 		f := asFailure(&registry.UnavailableError{Reason: reason, RetryAfter: 4500 * time.Millisecond})
-		if f.text != want || f.fault != unavailable {
+		if f.text != want || f.reason() != "registry_unavailable" {
 			t.Errorf("%q is told as %q", reason, f.text)
 		}
 	}
