@@ -173,7 +173,7 @@ func asFailure(err error) *failure {
 		retry := max(u.RetryAfter, time.Second)
 		return &failure{
 			fault: unavailable, retry: retry, cause: err,
-			text: "registry unavailable: no tool list was ever loaded for this route; try again in " + retrySeconds(retry) + " s",
+			text: "registry unavailable: " + u.Reason.String() + "; try again in " + retrySeconds(retry) + " s",
 		}
 	}
 	switch {
