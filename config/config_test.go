@@ -160,7 +160,7 @@ shutdown:
   delay: -1s
 `, []string{
 			"1:1: identity: must not be empty",
-			"2:1: listen: want host:port",
+			"2:1: listen: want HOST:PORT",
 			"4:3: http.tls: certFile and keyFile belong together",
 			"4:9: http.tls.certFile: open ",
 			"5:20: http.allowedOrigins[0]: ",
