@@ -25,7 +25,7 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	for _, err := range flatten(c.Transport.Validate(), c.Transport.CheckToolTimeout(c.Registry.MaxToolTimeout)) {
 		k.take("", err)
 	}
-	for _, err := range flatten(c.Registry.Validate()...) {
+	for _, err := range flatten(c.Registry.Validate()) {
 		k.take("registry", err)
 	}
 	for _, err := range flatten(c.Upstream.Validate()) {

@@ -131,7 +131,7 @@ registry:
 	want := []registry.Route{
 		{Key: "first", Services: []registry.Service{{Key: "a", ManifestURL: "http://a.example/m", BaseEndpoint: "http://a.example/mcp",
 			NamePrefix: "a.", Enabled: true, FallbackFile: filepath.Join(dir, "tollgate.yaml")}}},
-		{Key: "second", Services: []registry.Service{{Key: "b", ManifestURL: "http://b.example/m", BaseEndpoint: "http://b.example"}}},
+		{Key: "second", Services: []registry.Service{{Key: "b", ManifestURL: "http://b.example/m", BaseEndpoint: "http://b.example/"}}},
 	}
 	if diff := cmp.Diff(want, c.StaticRoutes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

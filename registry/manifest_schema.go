@@ -104,11 +104,12 @@ func appendMended(dst, value []byte, depth int) []byte {
 		return append(dst, "true"...)
 	case kind == jsonwire.KindArray:
 		elements, _ := jsonwire.Elements(value)
+		dst = append(dst, '[')
 		for i, element := range elements {
-			dst = appendMended(append(dst, "[,"[min(i, 1)]), element, depth+1)
-		}
-		if len(elements) == 0 {
-			dst = append(dst, '[')
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendMended(dst, element, depth+1)
 		}
 		return append(dst, ']')
 	}

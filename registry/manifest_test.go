@@ -451,11 +451,3 @@ func TestManifestHash(t *testing.T) {
 		seen[got] = what
 	}
 }
-
-func TestCheckPrefix(t *testing.T) {
-	m := mustParse(t, manifestText(toolText(change{"name": `"a.x"`}), toolText(change{"name": `"b.x"`}), toolText(change{"name": `"A.x"`})))
-	expectFindings(t, registry.CheckPrefix(m, "a."), `/tools/1/name: must start with "a."`, `/tools/2/name: must start with "a."`)
-	expectFindings(t, registry.CheckPrefix(m, ""))
-	expectFindings(t, registry.CheckSiblings(m, []string{"", "b.", "c."}), `/tools/1/name: "b." belong to another service`)
-	expectFindings(t, registry.CheckSiblings(m, nil))
-}

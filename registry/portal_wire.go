@@ -159,7 +159,7 @@ func (c *checker) service(o object) Service {
 	return Service{
 		Key:          ServiceKey(key),
 		ManifestURL:  origin + manifestPath,
-		BaseEndpoint: CleanBase(origin + executionPath),
+		BaseEndpoint: cleanBase(origin + executionPath),
 		NamePrefix:   c.namePrefix(o),
 		Enabled:      c.boolean(o, "enabled", true),
 	}

@@ -249,20 +249,6 @@ func TestCheckRoute(t *testing.T) {
 	}
 }
 
-func TestCleanBase(t *testing.T) {
-	for in, want := range map[string]string{
-		"http://a":           "http://a",
-		"http://a/":          "http://a",
-		"http://a/mcp":       "http://a/mcp",
-		"http://a/mcp//":     "http://a/mcp",
-		"http://a/mcp/?x=/y": "http://a/mcp",
-	} {
-		if got := registry.CleanBase(in); got != want {
-			t.Errorf("CleanBase(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestLintPortal(t *testing.T) {
 	bad := portalText(routeText("a", serviceText(change{"serviceDomain": `"x"`, "Enabled": `false`, "executionPath": `"/m?x=1"`})), `{"routeKey":1}`,
 		routeText("b", serviceText(change{"namePrefix": `"ä"`})))

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// CleanBase is an endpoint's address in the form of [Service].BaseEndpoint:
-// without query and trailing slashes, ready for "/" and a tool's path. Static
-// configuration must apply it; ParsePortal has.
-func CleanBase(address string) string {
+// cleanBase is an endpoint's address in the form of Service.BaseEndpoint:
+// without query and trailing slashes, ready for "/" and a tool's path.
+// ParsePortal applies it to a Portal's routes, New to static ones.
+func cleanBase(address string) string {
 	address, _, _ = strings.Cut(address, "?")
 	return strings.TrimRight(address, "/")
 }

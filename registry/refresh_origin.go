@@ -59,6 +59,14 @@ func (o *origin) failing() bool {
 	return o.record.failures > 0
 }
 
+// triedInVain reports whether checks were made since the last answer that
+// counted: failed ones, or one whose empty answer waits for a second look.
+func (o *origin) triedInVain() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record.failures > 0 || o.record.awaitsSecond
+}
+
 func (o *origin) recorded() record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,6 +93,8 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	}
 	f := &flight{began: r.now(), done: make(chan struct{})}
 	fly := func() {
+		// In this order: whoever done releases may ask again at once, and must
+		// not join a flight whose outcome is what made it ask.
 		defer close(f.done)
 		defer o.flight.Store(nil)
 		defer func() {

@@ -82,11 +82,13 @@ func (r *Registry) retire(rt *route) {
 	r.notices.add(r, rt.key, nil)
 }
 
-// rebuild merges a route anew and publishes what came out.
+// rebuild merges a route anew and publishes what came out. A route that is in
+// the index but not declared yet has no services to merge, and the empty list
+// that would make is not its list: redeclare follows.
 func (r *Registry) rebuild(rt *route) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if !rt.gone {
+	if rt.declared != nil && !rt.gone {
 		r.rebuildLocked(rt)
 	}
 }

@@ -109,10 +109,8 @@ func New(o Options) (*Registry, error) {
 		r.portal.who = slog.String("origin", "portal")
 		r.portal.check = r.checkPortal
 	}
-	errs := append(o.Config.Validate(), o.checkOrigins()...)
-	errs = append(errs, r.checkStatic()...)
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(o.Config.Validate(), o.checkOrigins(), r.checkStatic()); err != nil {
+		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
@@ -125,14 +123,15 @@ func cleanRoutes(routes []Route) []Route {
 		routes[i].Services = slices.Clone(routes[i].Services)
 		for j := range routes[i].Services {
 			s := &routes[i].Services[j]
-			s.BaseEndpoint = CleanBase(s.BaseEndpoint)
+			s.BaseEndpoint = cleanBase(s.BaseEndpoint)
 		}
 	}
 	return routes
 }
 
 // checkOrigins finds out whether there is one origin of routes, and a way to it.
-func (o Options) checkOrigins() (errs []error) {
+func (o Options) checkOrigins() error {
+	var errs []error
 	hasPortal, hasRoutes := o.Config.Portal.URL != "", len(o.Routes) > 0
 	if hasPortal && hasRoutes {
 		errs = append(errs, errors.New("registry.portal.url and registry.routes exclude each other: configure one of them"))
@@ -143,12 +142,13 @@ func (o Options) checkOrigins() (errs []error) {
 	if o.Transport == nil {
 		errs = append(errs, errors.New("no transport to fetch with"))
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // checkStatic finds everything wrong with the static routes and loads their
 // fallback files.
-func (r *Registry) checkStatic() (errs []error) {
+func (r *Registry) checkStatic() error {
+	var errs []error
 	seen := make(map[RouteKey]bool)
 	files := make(map[serviceID]string)
 	for _, route := range r.static {
@@ -185,7 +185,7 @@ func (r *Registry) checkStatic() (errs []error) {
 			r.fallbacks[id] = m
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // readFallback reads and validates the manifest file of a service as if the
@@ -202,7 +202,7 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 	}
 	m, findings := ParseManifest(data, r.manifestRules(s.Key))
 	if m != nil {
-		findings = CheckPrefix(m, s.NamePrefix)
+		findings = checkPrefix(m, s.NamePrefix)
 	}
 	if len(findings) > 0 && (m == nil || findings[0].Level == Breach) {
 		return nil, invalid(InvalidManifest, findings)
@@ -234,10 +234,12 @@ func (r *Registry) Close() {
 	r.running.Wait()
 }
 
-// OnChange makes f hear of every published change of a tool list, and of
-// removed routes with a nil Snapshot. Calls for one route are in order and do
-// not overlap; calls for different routes may. No lock is held, and a slow f
-// delays nobody but its own route's next call. Call it before Start.
+// OnChange makes f hear of published changes of a tool list, and of removed
+// routes with a nil Snapshot. Calls for one route are in order and do not
+// overlap; calls for different routes may. No lock is held, and a slow f delays
+// nobody but its own route's next call. What happened to a route while f was
+// busy with it comes down to its newest list, after a nil if the route was gone
+// in between. Call it before Start.
 func (r *Registry) OnChange(f func(RouteKey, *Snapshot)) { r.notices.tell = f }
 
 // Snapshot returns what the route serves, for one request to answer from. When
