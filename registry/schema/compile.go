@@ -14,8 +14,12 @@ import (
 
 const (
 	maxDocument   = 64 << 10 // bytes
-	maxSubschemas = 5000     // the library's time grows with their square
+	maxSubschemas = 1000     // the library's time grows with their square
 	maxProblems   = 20
+	// maxPasses is how often the library may see a document, a few milliseconds
+	// each. It is once more than there are faults of the kinds that it reports
+	// one by one: an $id or anchor that is malformed or used twice.
+	maxPasses = 10
 	// documentURL is the base of relative references. No loader knows it.
 	documentURL = "schema:///tool"
 )
@@ -48,7 +52,7 @@ func (e *CompileError) Error() string {
 // pointers.
 //
 // The schema's draft is 2020-12 unless $schema says 2019-09 or draft-07. It is
-// at most 64 KiB long and 64 levels deep and has at most 5000 subschemas; its
+// at most 64 KiB long and 64 levels deep and has at most 1000 subschemas; its
 // references stay inside it. Some patterns may be skipped, see Skipped. Compile
 // never panics.
 func Compile(doc []byte) (*Schema, error) {
@@ -89,10 +93,10 @@ func inOrder(problems []Problem) []Problem {
 
 // compilation is the state of one Compile.
 type compilation struct {
-	doc        any
-	subschemas int
-	problems   []Problem
-	removed    []string // pointers of what was removed to look further
+	doc      any
+	problems []Problem
+	removed  []string // pointers of what was removed to look further
+	passes   int      // how often the library has seen the document
 }
 
 func (c *compilation) problem(pointer, text string) {
@@ -108,6 +112,10 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	}()
 	if c.doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(doc)); err != nil {
 		return nil, err
+	}
+	if countSubschemas(c.doc) > maxSubschemas {
+		c.problem("", fmt.Sprintf("a schema of more than %d subschemas", maxSubschemas))
+		return nil, nil
 	}
 	c.checkDocument(c.doc, "")
 	if len(c.problems) > 0 {
@@ -129,11 +137,12 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 }
 
 // link has the library resolve all references and check all keywords. It stops
-// at its first fault of most kinds; so that all are found, what is faulty is
-// taken out of the document and the rest is tried again.
+// at its first fault; so that more are found, what is faulty is taken out of the
+// document and the rest is tried again.
 func (c *compilation) link() (*jsonschema.Compiler, *jsonschema.Schema) {
 	engine := &patterns{known: map[string]*pattern{}}
-	for range maxProblems {
+	for c.passes < maxPasses {
+		c.passes++
 		compiler := jsonschema.NewCompiler()
 		compiler.DefaultDraft(jsonschema.Draft2020)
 		compiler.UseLoader(noLoader{})
@@ -170,16 +179,9 @@ func (c *compilation) locate(err error) (places []string) {
 		for _, b := range flatten(e.Err) {
 			add(base+b.Pointer, b.Text)
 		}
-	case *jsonschema.JSONPointerNotFoundError:
-		return c.dangling(e.URL, "there is nothing in this schema")
-	case *jsonschema.InvalidJsonPointerError:
-		return c.dangling(e.URL, "not a JSON pointer")
-	case *jsonschema.AnchorNotFoundError:
-		return c.dangling(e.Reference, "there is no such anchor in this schema")
-	case *jsonschema.LoadURLError:
-		return c.dangling(e.URL, "leads out of this schema; only references inside it are followed")
-	case *jsonschema.ParseURLError:
-		return c.dangling(e.URL, "not a reference")
+	case *jsonschema.JSONPointerNotFoundError, *jsonschema.InvalidJsonPointerError, *jsonschema.AnchorNotFoundError,
+		*jsonschema.LoadURLError, *jsonschema.ParseURLError:
+		return c.dangling()
 	case *jsonschema.ParseIDError:
 		add(pointerOf(e.URL)+"/$id", "not a URI reference")
 	case *jsonschema.ParseAnchorError:
@@ -201,18 +203,4 @@ func later(a, b string) string {
 		return a
 	}
 	return b
-}
-
-// anchored compiles the subschemas that only a $dynamicRef may reach.
-func (c *compilation) anchored(compiler *jsonschema.Compiler) []*jsonschema.Schema {
-	var nodes []*jsonschema.Schema
-	walk(c.doc, "", func(object map[string]any, pointer string) {
-		if _, ok := object["$dynamicAnchor"].(string); !ok {
-			return
-		}
-		if n, err := compiler.Compile(documentURL + "#" + escapeFragment(pointer)); err == nil {
-			nodes = append(nodes, n)
-		}
-	})
-	return nodes
 }
