@@ -84,10 +84,6 @@ func (f *flattener) one(e *jsonschema.ValidationError) []Breach {
 		return each(k.Missing, at, "is required beside "+quoted(k.Prop))
 	case *kind.AdditionalProperties:
 		return each(k.Properties, at, unknownMember)
-	case *kind.Format:
-		if m, ok := errors.AsType[*mismatch](k.Err); ok {
-			return []Breach{{below(at, m.name), enumText(m.values)}}
-		}
 	case *kind.PropertyNames:
 		causes := f.all(e.Causes)
 		if len(causes) == 0 {
@@ -129,11 +125,13 @@ func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 		if len(breaches) == 0 {
 			continue
 		}
-		if !f.isOther(branch, len(e.InstanceLocation)) {
+		first := breaches[0]
+		if reason := f.other(branch, len(e.InstanceLocation)); reason == nil {
 			near = append(near, breaches)
+		} else if told := f.one(reason); len(told) > 0 {
+			first = told[0]
 		}
 		all = append(all, breaches)
-		first := breaches[0]
 		text := first.Text
 		if rest := strings.TrimPrefix(first.Pointer, at); rest != "" {
 			text = rest + " " + text
@@ -154,34 +152,39 @@ func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 	return []Breach{{at, "fits none of the alternatives: " + strings.Join(texts, "; ")}}
 }
 
-// isOther reports whether a branch failed because it is for another kind of
-// value: by type, const or enum of the value itself, or by const or enum of one
-// of its members, as a discriminator is written. depth is the value's.
-func (f *flattener) isOther(e *jsonschema.ValidationError, depth int) bool {
+// other is the error that shows that a branch is for another kind of value: by
+// type, const or enum of the value itself, or by const or enum of one of its
+// members, as a discriminator is written. It is nil if there is none. depth is
+// the value's.
+func (f *flattener) other(e *jsonschema.ValidationError, depth int) *jsonschema.ValidationError {
 	if f.left--; f.left < 0 {
-		return false
+		return nil
 	}
 	inner := len(e.InstanceLocation) - depth
+	is := false
 	switch k := e.ErrorKind.(type) {
-	case *kind.Type:
-		return inner == 0
+	case *kind.Type, *kind.FalseSchema:
+		is = inner == 0
 	case *kind.Const:
-		return inner <= 1
+		is = inner <= 1
 	case *kind.Enum:
-		return inner == 0 || inner == 1 && len(k.Want) == 1
-	case *kind.FalseSchema, *kind.Format:
-		return inner == 0
+		is = inner == 0 || inner == 1 && len(k.Want) == 1
 	case nil, *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
-		return slices.ContainsFunc(e.Causes, func(cause *jsonschema.ValidationError) bool { return f.isOther(cause, depth) })
-	case *kind.AnyOf, *kind.OneOf:
 		for _, cause := range e.Causes {
-			if !f.isOther(cause, depth) {
-				return false
+			if reason := f.other(cause, depth); reason != nil {
+				return reason
 			}
 		}
-		return len(e.Causes) > 0
+	case *kind.AnyOf, *kind.OneOf:
+		is = len(e.Causes) > 0
+		for _, cause := range e.Causes {
+			is = is && f.other(cause, depth) != nil
+		}
 	}
-	return false
+	if is {
+		return e
+	}
+	return nil
 }
 
 // oneOfTypes joins branches that differ by type alone.

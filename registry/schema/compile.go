@@ -129,7 +129,6 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	c.problems = append(c.problems, g.problems...)
 	c.checkReached(g)
 	s = &Schema{root: root, graph: g, skipped: g.skipPatterns()}
-	g.markBranches()
 	if len(g.problems) == 0 {
 		s.perByte = g.costPerByte()
 	}

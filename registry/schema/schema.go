@@ -7,10 +7,9 @@
 // what it lacks:
 //
 //   - decode.go: values, with numbers as written
-//   - compile.go, document.go: a schema's own faults, each at its JSON pointer
+//   - compile.go, document.go, reference.go: a schema's own faults, each at its JSON pointer
 //   - pattern.go, translate.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
-//   - branch.go: branches of anyOf and oneOf told apart by a constant member
 //   - breach.go, text.go: errors as a language model can use them
 //
 // The keyword format is an annotation in every draft and never checked.
@@ -61,16 +60,10 @@ func (s *Schema) Validate(value []byte) (breaches []Breach) {
 		return []Breach{unreadable(err)}
 	}
 	v := decode(value)
-	work := s.workFor(len(value))
-	if work > maxWork {
-		var found *Breach
-		if work, found = s.graph.survey(v); found != nil {
+	if most := allowance(len(value)); s.workFor(len(value)) > most {
+		if _, found := s.graph.survey(v, most); found != nil {
 			return []Breach{*found}
 		}
-	}
-	if work > lightWork {
-		heavy <- struct{}{}
-		defer func() { <-heavy }()
 	}
 	if err := s.root.Validate(v); err != nil {
 		return s.explain(err)
