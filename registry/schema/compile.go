@@ -128,7 +128,11 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	g := newGraph(root, c.anchored(compiler))
 	c.problems = append(c.problems, g.problems...)
 	c.checkReached(g)
-	s = &Schema{root: root, graph: g, skipped: g.skipPatterns()}
+	s = &Schema{}
+	if s.skipped, s.root = g.skipPatterns(); s.root != root {
+		g = newGraph(s.root, nil)
+	}
+	s.graph = g
 	if len(g.problems) == 0 {
 		s.perByte = g.costPerByte()
 	}
