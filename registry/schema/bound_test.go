@@ -51,6 +51,9 @@ func TestHostileWorkIsRefused(t *testing.T) {
 		{"prefixItems", `{"allOf":[{"prefixItems":[{"$ref":"#"}]},{"prefixItems":[{"$ref":"#"}]}]}`, nested(`[`, ``, `]`, 200)},
 		{"dynamic", `{"$dynamicAnchor":"n","allOf":[{"items":{"$dynamicRef":"#n"}},{"items":{"$dynamicRef":"#n"}}]}`, nested(`[`, ``, `]`, 200)},
 		{"recursiveRef", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveAnchor":true,"allOf":[{"items":{"$recursiveRef":"#"}},{"items":{"$recursiveRef":"#"}}]}`, nested(`[`, ``, `]`, 200)},
+		// the library enters the resource at x, and $recursiveRef leads back there
+		{"recursiveRef into a resource", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$ref":"tree#/$defs/x","$defs":{"t":{"$id":"tree","$recursiveAnchor":true,
+			"$defs":{"x":{"allOf":[{"items":{"$recursiveRef":"#"}},{"items":{"$recursiveRef":"#"}}]}}}}}`, nested(`[`, ``, `]`, 200)},
 		{"propertyNames", doubling(`{"propertyNames":{"allOf":[%s,%s]}}`, 1), `{` + numbered(`"%d":1`, 250_000) + `}`},
 		{"large enum", `{"items":{"enum":[` + strings.Repeat(`1,`, 3000) + `2]}}`, `[` + strings.Repeat(`3,`, 3000) + `3]`},
 		{"large required", `{"items":{"required":[` + numbered(`"%d"`, 300) + `]}}`, `[` + strings.Repeat(`{},`, 50_000) + `{}]`},
