@@ -52,7 +52,7 @@ func (s *Schema) explain(err error) []Breach {
 func flatten(err error) []Breach {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return []Breach{{Text: "could not be checked against its schema"}}
+		return []Breach{{Text: uncheckable}}
 	}
 	f := flattener{left: maxFlat}
 	return f.one(e)

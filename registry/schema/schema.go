@@ -6,7 +6,6 @@
 // The work is done by github.com/santhosh-tekuri/jsonschema; this package adds
 // what it lacks:
 //
-//   - decode.go: values, with numbers as written
 //   - compile.go, document.go, reference.go: a schema's own faults, each at its JSON pointer
 //   - pattern.go, translate.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
@@ -16,6 +15,8 @@
 package schema
 
 import (
+	"bytes"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"tollgate/jsonwire"
@@ -42,6 +43,9 @@ type Breach struct {
 // bounds keep exact arithmetic cheap.
 var valueLimits = jsonwire.Limits{Depth: 1000, NumberLength: 400, NumberExponent: 400, Duplicates: true, InvalidUTF8: true}
 
+// uncheckable is what Validate says where it should never come to.
+const uncheckable = "could not be checked against its schema"
+
 // Validate reports where value, one JSON text, does not fit the schema; none
 // means that it fits. Breaches come in the order of their pointers, at most 20
 // of them and about 1 KB of text; a last one without pointer says that there
@@ -53,13 +57,16 @@ var valueLimits = jsonwire.Limits{Depth: 1000, NumberLength: 400, NumberExponent
 func (s *Schema) Validate(value []byte) (breaches []Breach) {
 	defer func() {
 		if recover() != nil {
-			breaches = []Breach{{Text: "could not be checked against its schema"}}
+			breaches = []Breach{{Text: uncheckable}}
 		}
 	}()
 	if err := jsonwire.Check(value, valueLimits); err != nil {
 		return []Breach{unreadable(err)}
 	}
-	v := decode(value)
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return []Breach{{Text: uncheckable}}
+	}
 	if most := allowance(len(value)); s.workFor(len(value)) > most {
 		if _, found := s.graph.survey(v, most); found != nil {
 			return []Breach{*found}
