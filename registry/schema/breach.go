@@ -20,12 +20,27 @@ const (
 	maxFlat     = 20_000 // inner errors of the library looked at before the first 20 breaches are chosen
 )
 
-// unreadable is the breach of a value that is not JSON within valueLimits.
-func unreadable(err error) Breach {
+// Breach is one place where a value does not fit its schema, or where a schema is
+// wrong itself.
+type Breach struct {
+	Pointer string // JSON pointer (RFC 6901) to the place; "" is the whole value or schema
+	Text    string // what is expected there, or what is wrong
+}
+
+// String joins place and text; the place of the whole is "(root)".
+func (b Breach) String() string {
+	if b.Pointer == "" {
+		return "(root): " + b.Text
+	}
+	return b.Pointer + ": " + b.Text
+}
+
+// BreachOf is the breach that an error of jsonwire.Check tells of.
+func BreachOf(err error) Breach {
 	if e, ok := errors.AsType[*jsonwire.Error](err); ok {
 		return Breach{e.Pointer, e.Text}
 	}
-	return Breach{Text: "not JSON"}
+	return Breach{Text: err.Error()}
 }
 
 // explain turns the library's error into the breaches Validate returns.

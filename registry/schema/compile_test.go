@@ -18,22 +18,22 @@ func compile(t testing.TB, doc string) *Schema {
 	return s
 }
 
-// problems compiles doc and lists what is wrong as "pointer text".
-func problems(t *testing.T, doc string) []string {
+// faults compiles doc and lists what is wrong as "pointer text".
+func faults(t *testing.T, doc string) []string {
 	t.Helper()
 	_, err := Compile([]byte(doc))
 	if err == nil {
 		return nil
 	}
 	e, ok := errors.AsType[*CompileError](err)
-	if !ok || len(e.Problems) == 0 {
-		t.Fatalf("Compile(%.200s): %v, want a CompileError with problems", doc, err)
+	if !ok || len(e.Breaches) == 0 {
+		t.Fatalf("Compile(%.200s): %v, want a CompileError with breaches", doc, err)
 	}
 	var all []string
-	for _, p := range e.Problems {
+	for _, p := range e.Breaches {
 		for _, internal := range []string{"schema:///", "json-schema.org", "regexp", "jsonschema"} {
 			if strings.Contains(p.Text, internal) {
-				t.Errorf("Compile(%.200s): problem %q shows %q", doc, p.Text, internal)
+				t.Errorf("Compile(%.200s): breach %q shows %q", doc, p.Text, internal)
 			}
 		}
 		all = append(all, p.Pointer+" "+p.Text)
@@ -67,13 +67,13 @@ func TestCompileAccepts(t *testing.T) {
 		strings.Repeat(`{"not":`, 63) + `{}` + strings.Repeat(`}`, 63),
 		`{"maximum":` + strings.Repeat("9", 40) + `,"minimum":-1e308}`,
 	} {
-		if got := problems(t, doc); got != nil {
+		if got := faults(t, doc); got != nil {
 			t.Errorf("Compile(%s): %q", doc, got)
 		}
 	}
 }
 
-func TestCompileProblems(t *testing.T) {
+func TestCompileBreaches(t *testing.T) {
 	const (
 		draft    = " not supported; the drafts are 2020-12 (the default), 2019-09 and draft-07"
 		dangling = " there is nothing in this schema"
@@ -163,7 +163,7 @@ func TestCompileProblems(t *testing.T) {
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","allOf":[{"$recursiveRef":"#"}]}`, []string{"/allOf/0/$recursiveRef" + cycle}},
 	}
 	for _, tt := range tests {
-		got := problems(t, tt.doc)
+		got := faults(t, tt.doc)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("Compile(%.200s) (-want +got)\n%s", tt.doc, diff)
 		}
@@ -172,14 +172,14 @@ func TestCompileProblems(t *testing.T) {
 
 func TestCompileBounds(t *testing.T) {
 	large := `{"title":"` + strings.Repeat("x", maxDocument) + `"}`
-	if got := problems(t, large); len(got) != 1 || got[0] != " a schema of more than 65536 bytes" {
+	if got := faults(t, large); len(got) != 1 || got[0] != " a schema of more than 65536 bytes" {
 		t.Errorf("64 KiB and more: %.100q", got)
 	}
-	if got := problems(t, large[:11]+strings.Repeat("x", maxDocument-13)+`"}`); got != nil {
+	if got := faults(t, large[:11]+strings.Repeat("x", maxDocument-13)+`"}`); got != nil {
 		t.Errorf("64 KiB: %.100q", got)
 	}
 	deep := strings.Repeat(`{"not":`, 64) + `{}` + strings.Repeat(`}`, 64)
-	if got := problems(t, deep); len(got) != 1 || !strings.HasSuffix(got[0], " nested deeper than 64 levels") {
+	if got := faults(t, deep); len(got) != 1 || !strings.HasSuffix(got[0], " nested deeper than 64 levels") {
 		t.Errorf("65 levels: %q", got)
 	}
 	for _, doc := range []string{
@@ -189,7 +189,7 @@ func TestCompileBounds(t *testing.T) {
 		`{"properties":{` + numbered(`"p%d":{"not":false}`, maxSubschemas/2) + `}}`,
 		`{"$ref":"#/x/enum/0","x":{"enum":[{"allOf":[` + strings.Repeat(`{},`, maxSubschemas) + `true]}]}}`,
 	} {
-		if got := problems(t, doc); len(got) != 1 || got[0] != " a schema of more than 1000 subschemas" {
+		if got := faults(t, doc); len(got) != 1 || got[0] != " a schema of more than 1000 subschemas" {
 			t.Errorf("many subschemas: %q", got)
 		}
 	}
@@ -197,7 +197,7 @@ func TestCompileBounds(t *testing.T) {
 		`{"properties":{` + numbered(`"p%d":{"readOnly":true}`, maxSubschemas-2) + `,"enum":{}}}`,
 		`{"enum":[` + numbered(`"value %d"`, 4000) + `]}`,
 	} {
-		if got := problems(t, doc); got != nil {
+		if got := faults(t, doc); got != nil {
 			t.Errorf("as many subschemas as may be: %q", got)
 		}
 	}
@@ -205,8 +205,8 @@ func TestCompileBounds(t *testing.T) {
 	for i := range 50 {
 		fmt.Fprintf(&bad, `"p%02d":{"$ref":"#/none/%d"},`, i, i)
 	}
-	if got := problems(t, `{"properties":{`+bad.String()+`"z":{}}}`); len(got) != maxProblems {
-		t.Errorf("%d problems, want %d", len(got), maxProblems)
+	if got := faults(t, `{"properties":{`+bad.String()+`"z":{}}}`); len(got) != maxBreaches {
+		t.Errorf("%d breaches, want %d", len(got), maxBreaches)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestHostileDocumentsAreBoundedWork(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c := compilation{}
-		if _, err := c.run([]byte(tt.doc)); err != nil || len(c.problems) == 0 {
-			t.Errorf("%s: %v, %d problems", tt.name, err, len(c.problems))
+		if _, err := c.run([]byte(tt.doc)); err != nil || len(c.breaches) == 0 {
+			t.Errorf("%s: %v, %d breaches", tt.name, err, len(c.breaches))
 		}
 		if c.passes > tt.most {
 			t.Errorf("%s: %d passes, want at most %d", tt.name, c.passes, tt.most)
@@ -240,7 +240,7 @@ func TestCompileErrorText(t *testing.T) {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 	_, err = Compile([]byte(`[]`))
-	if got, want := err.Error(), "schema: a schema must be an object, not array"; got != want {
+	if got, want := err.Error(), "schema: (root): a schema must be an object, not array"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 }

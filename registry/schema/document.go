@@ -68,7 +68,7 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 	c.checkDraft(object, pointer)
 	for _, keyword := range countKeywords {
 		if tooLarge(object[keyword]) {
-			c.problem(pointer+"/"+keyword, "must be at most 9223372036854775807")
+			c.breach(pointer+"/"+keyword, "must be at most 9223372036854775807")
 		}
 	}
 	for _, keyword := range schemaKeywords {
@@ -90,7 +90,7 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 
 func (c *compilation) checkDraft(object map[string]any, pointer string) {
 	if draft, ok := object["$schema"]; ok && !supportedDraft(draft) {
-		c.problem(pointer+"/$schema", unsupportedDraft)
+		c.breach(pointer+"/$schema", unsupportedDraft)
 	}
 }
 

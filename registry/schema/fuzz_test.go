@@ -28,8 +28,8 @@ func FuzzValidate(f *testing.F) {
 		s, err := Compile(doc)
 		if err != nil {
 			e, ok := errors.AsType[*CompileError](err)
-			if !ok || len(e.Problems) == 0 || len(e.Problems) > maxProblems {
-				t.Fatalf("%v: want a CompileError with problems", err)
+			if !ok || len(e.Breaches) == 0 || len(e.Breaches) > maxBreaches {
+				t.Fatalf("%v: want a CompileError with breaches", err)
 			}
 			return
 		}

@@ -87,7 +87,7 @@ type graph struct {
 	rank     map[*jsonschema.Schema]int
 	targets  map[*jsonschema.Schema][]*jsonschema.Schema // of a $dynamicRef or $recursiveRef
 	plain    map[*jsonschema.Schema]bool                 // the nodes without an edge to the same value
-	problems []Problem
+	breaches []Breach
 }
 
 // newGraph walks over a compiled schema. anchored are nodes that may be reached
@@ -183,7 +183,7 @@ func (g *graph) order(n *jsonschema.Schema, open map[*jsonschema.Schema]bool) {
 		if !open[m] {
 			g.order(m, open)
 		} else if keyword, certain := g.reference(n, m); certain {
-			g.problems = append(g.problems, Problem{
+			g.breaches = append(g.breaches, Breach{
 				Pointer: pointerOf(n.Location) + keyword,
 				Text:    "the reference leads back here without looking at a part of the value",
 			})

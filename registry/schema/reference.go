@@ -126,7 +126,7 @@ func (t targets) fault(base, reference string) (text, pointer string) {
 	return "", pointer
 }
 
-// dangling records a problem at each reference that leads nowhere, and returns
+// dangling records a breach at each reference that leads nowhere, and returns
 // their places. A reference to what was removed is not the author's fault.
 func (c *compilation) dangling() (places []string) {
 	t := c.targets()
@@ -142,12 +142,12 @@ func (c *compilation) dangling() (places []string) {
 			}
 			places = append(places, at.pointer+"/"+keyword)
 			if !slices.ContainsFunc(c.removed, func(r string) bool { return strings.HasPrefix(pointer+"/", r+"/") }) {
-				c.problem(at.pointer+"/"+keyword, text)
+				c.breach(at.pointer+"/"+keyword, text)
 			}
 		}
 	})
 	if len(places) == 0 {
-		c.problem("", "a reference leads nowhere")
+		c.breach("", "a reference leads nowhere")
 	}
 	return places
 }

@@ -32,12 +32,6 @@ type Schema struct {
 	object  bool
 }
 
-// Breach is one place where a value does not fit its schema.
-type Breach struct {
-	Pointer string // JSON pointer (RFC 6901) into the value, cut at about 200 bytes with "…"; "" is the whole value
-	Text    string // what the schema expects there, at most about 200 bytes
-}
-
 // valueLimits bound a value that is validated. They are wider than an agent's
 // arguments need, for Validate also sees what Tool Services answer; the number
 // bounds keep exact arithmetic cheap.
@@ -48,8 +42,8 @@ const uncheckable = "could not be checked against its schema"
 
 // Validate reports where value, one JSON text, does not fit the schema; none
 // means that it fits. Breaches come in the order of their pointers, at most 20
-// of them and about 1 KB of text; a last one without pointer says that there
-// are more.
+// of them and about 1 KB of text; a pointer or text of more than about 200 bytes
+// is cut with "…", and a last one without pointer says that there are more.
 //
 // Numbers are compared exactly. Validate never panics, and its work is bounded:
 // a value that would take too much is a breach that says so, as is a pattern
@@ -61,7 +55,7 @@ func (s *Schema) Validate(value []byte) (breaches []Breach) {
 		}
 	}()
 	if err := jsonwire.Check(value, valueLimits); err != nil {
-		return []Breach{unreadable(err)}
+		return []Breach{BreachOf(err)}
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {

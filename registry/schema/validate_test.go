@@ -1,12 +1,15 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tollgate/jsonwire"
 )
 
 // breaches validates value and lists what does not fit as "pointer text".
@@ -109,6 +112,19 @@ func TestValidateAlternatives(t *testing.T) {
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, breaches(t, compile(t, tt.doc), tt.value)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestBreachText(t *testing.T) {
+	for b, want := range map[Breach]string{
+		{Pointer: "/a/0", Text: "is required"}:                         "/a/0: is required",
+		{Text: "must be object"}:                                       "(root): must be object",
+		BreachOf(jsonwire.Check([]byte(`{"a":x}`), jsonwire.Limits{})): "/a: unexpected character 'x'",
+		BreachOf(errors.New("broken")):                                 "(root): broken",
+	} {
+		if got := b.String(); got != want {
+			t.Errorf("String() = %q, want %q", got, want)
 		}
 	}
 }
