@@ -24,9 +24,6 @@ func (g *graph) sameValue(n *jsonschema.Schema, visit func(m *jsonschema.Schema)
 		}
 	}
 	each(n.Ref)
-	if refOnly(n) {
-		return
-	}
 	each(g.targets[n]...)
 	each(n.AllOf...)
 	each(n.AnyOf...)
@@ -44,9 +41,6 @@ func (g *graph) sameValue(n *jsonschema.Schema, visit func(m *jsonschema.Schema)
 
 // below calls visit for each node that n applies to a part of its value.
 func (g *graph) below(n *jsonschema.Schema, visit func(m *jsonschema.Schema)) {
-	if refOnly(n) {
-		return
-	}
 	one := func(v any) {
 		if m, ok := v.(*jsonschema.Schema); ok && m != nil {
 			visit(m)
@@ -75,9 +69,6 @@ func (g *graph) below(n *jsonschema.Schema, visit func(m *jsonschema.Schema)) {
 	one(n.Contains)
 	one(n.UnevaluatedItems)
 }
-
-// refOnly reports whether n is a $ref of draft-07, which hides its siblings.
-func refOnly(n *jsonschema.Schema) bool { return n.DraftVersion < 2019 && n.Ref != nil }
 
 // graph knows all nodes of one compiled schema.
 type graph struct {

@@ -47,6 +47,9 @@ func TestPatterns(t *testing.T) {
 		{`(?i)^abc$`, "re2", []string{"ABC"}, []string{"abd"}},
 		{`(?s)^a.b$`, "re2", []string{"a\nb"}, nil},
 		{`^[[:alpha:]]+$`, "re2", []string{"ab"}, []string{"a1", ":"}},
+		{`^[[:alpha:].]+$`, "re2", []string{"a."}, []string{"1", ";"}},
+		{`^[].]+$`, "re2", []string{"]."}, []string{"a"}},
+		{`^[[:a.]$`, "re2", []string{"[", "."}, []string{"b"}},
 		{`^\pL$`, "re2", []string{"é"}, []string{"1"}},
 		{`^\p{Greek}$`, "re2", []string{"α"}, []string{"a"}},
 		{`^[]a]+$`, "re2", []string{"]a"}, []string{"b"}},
@@ -170,6 +173,19 @@ func TestPatternsShareATimeBound(t *testing.T) {
 	got := s.Validate([]byte("[" + strings.Repeat(element, 5000) + "1]"))
 	if len(got) != 1 || !strings.Contains(got[0].Text, "longer than") {
 		t.Errorf("%v, want one breach that names the time bound", got)
+	}
+}
+
+// A match is timed once and counted as often as the validator will repeat it.
+func TestRepeatedMatchesAreCountedTogether(t *testing.T) {
+	p, err := compilePattern("(?=a).{20}c", maxAllSteps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := survey{}
+	s.matchSlow(p, "c"+strings.Repeat("a", 10_000), maxWork) // microseconds, a million times
+	if s.found == nil || !strings.HasSuffix(s.found.Text, "altogether") {
+		t.Errorf("%v, want a breach that names the time bound for all matches", s.found)
 	}
 }
 

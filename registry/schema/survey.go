@@ -221,9 +221,6 @@ func (s *survey) matchSlow(p *pattern, text string, times int64) bool {
 func (s *survey) member(here visits, name string, member any, depth int) {
 	below, names := visits{}, visits{}
 	for n, times := range here {
-		if refOnly(n) {
-			continue
-		}
 		evaluated := false
 		if m, ok := n.Properties[name]; ok {
 			evaluated = true
@@ -258,9 +255,6 @@ func (s *survey) member(here visits, name string, member any, depth int) {
 func (s *survey) element(here visits, i int, element any, depth int) {
 	below := visits{}
 	for n, times := range here {
-		if refOnly(n) {
-			continue
-		}
 		for _, m := range elementNodes(n, i) {
 			below[m] += times
 		}

@@ -87,14 +87,9 @@ func (t *translator) step() {
 		if strings.HasPrefix(t.rest, "]") {
 			t.emit("]", 1) // RE2, Java and Python read []…] and [^]…] as a class with a bracket in it
 		}
-	case strings.HasPrefix(t.rest, "[:") && t.inClass:
-		end := strings.Index(t.rest, ":]")
-		if end < 0 {
-			end = 0
-		} else {
-			end++
-		}
-		t.emit(t.rest[:end+1], end+1)
+	case strings.HasPrefix(t.rest, "[:") && strings.Contains(t.rest, ":]") && t.inClass:
+		end := strings.Index(t.rest, ":]") + len(":]")
+		t.emit(t.rest[:end], end)
 	case c == ']' && t.inClass:
 		t.inClass = false
 		t.emit("]", 1)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"tollgate/jsonwire"
 )
@@ -255,6 +256,31 @@ func TestValidateTextIsBounded(t *testing.T) {
 	got = breaches(t, compile(t, `{"enum":[`+long.String()+`""]}`), `1`)
 	if len(got) != 1 || !strings.HasPrefix(got[0], ` must be one of "value 0", "value 1"`) || !strings.HasSuffix(got[0], "…") {
 		t.Errorf("a long enum: %q", got)
+	}
+}
+
+// An error of the library may have a million parts; only the first are looked at.
+func TestPartsOfAnErrorAreBounded(t *testing.T) {
+	for _, doc := range []string{
+		`{"items":{"type":"string"}}`,
+		`{"items":{"anyOf":[{"type":"string"},{"type":"null"}]}}`,
+	} {
+		s := compile(t, doc)
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader("[" + strings.Repeat("1,", 2*maxFlat) + "1]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(flatten(s.root.Validate(v))); n < maxFlat/10 || n > maxFlat {
+			t.Errorf("%s: %d breaches, want at most %d", doc, n, maxFlat)
+		}
+	}
+}
+
+// The library has panicked on schemas and values before. There is none known now
+// that gets past the checks, so this one has no library schema at all.
+func TestValidateNeverPanics(t *testing.T) {
+	if got := new(Schema).Validate([]byte(`{}`)); len(got) != 1 || got[0] != (Breach{Text: uncheckable}) {
+		t.Errorf("%v, want one breach", got)
 	}
 }
 
