@@ -122,8 +122,17 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	s.graph = g
 	if len(g.breaches) == 0 {
 		s.perByte = g.costPerByte()
+		c.checkUsable(s)
 	}
 	return s, nil
+}
+
+// checkUsable refuses a schema whose combinators make even the smallest object
+// too much work: no value would ever pass.
+func (c *compilation) checkUsable(s *Schema) {
+	if _, found := s.graph.survey(map[string]any{}, maxWork); found != nil {
+		c.breach("", "combines so many subschemas that no value can be checked: refer to each from fewer places")
+	}
 }
 
 // link has the library resolve all references and check all keywords. It stops

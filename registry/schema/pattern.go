@@ -19,6 +19,13 @@ const (
 	// bound, which needs less memory.
 	maxSteps    = 10_000
 	maxAllSteps = 50_000
+	// maxSlow bounds the bytes of a pattern for an engine with a time bound,
+	// maxAllSlow those of all of a schema's together, and maxSlowNesting their
+	// groups within groups. The time bound is for matching only: compiling takes
+	// up to a millisecond for two bytes, and far more where groups nest.
+	maxSlow        = 1 << 10
+	maxAllSlow     = 2 << 10
+	maxSlowNesting = 20
 	// matchTime bounds one match of a pattern that RE2 cannot run in linear
 	// time. The engine looks at its clock every 100 ms, so that a match may take
 	// a little longer.
@@ -72,17 +79,21 @@ func (p *pattern) match(s string) (bool, error) {
 type patterns struct {
 	known map[string]*pattern
 	steps int // of all RE2 programs
+	slow  int // bytes of all patterns that RE2 cannot run
 }
 
 func (ps *patterns) compile(source string) (jsonschema.Regexp, error) {
 	if p, ok := ps.known[source]; ok {
 		return p, nil
 	}
-	p, err := compilePattern(source, maxAllSteps-ps.steps)
+	p, err := compilePattern(source, maxAllSteps-ps.steps, maxAllSlow-ps.slow)
 	if err != nil {
 		return nil, err
 	}
 	ps.steps += p.steps
+	if p.slow != nil {
+		ps.slow += len(source)
+	}
 	ps.known[source] = p
 	return p, nil
 }
@@ -90,8 +101,9 @@ func (ps *patterns) compile(source string) (jsonschema.Regexp, error) {
 // compilePattern finds the engine for a pattern: RE2, else an ECMA-262 engine,
 // else a .NET engine, which knows most of Java's and Python's syntax too. What
 // none of them can run is skipped when it looks like these languages' own, and
-// an error when not. left is how large an RE2 program may be.
-func compilePattern(source string, left int) (*pattern, error) {
+// an error when not. steps is how large an RE2 program may be, slow how long a
+// pattern for the others; a longer one is skipped.
+func compilePattern(source string, steps, slow int) (*pattern, error) {
 	if len(source) > maxPattern {
 		return nil, errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " bytes")
 	}
@@ -99,9 +111,12 @@ func compilePattern(source string, left int) (*pattern, error) {
 	if d.skipped != "" {
 		return &pattern{source: source, skipped: d.skipped}, nil
 	}
-	p, err := compileRE2(source, d, min(left, maxSteps))
+	p, err := compileRE2(source, d, min(steps, maxSteps))
 	if err == nil {
 		return p, nil
+	}
+	if len(source) > min(slow, maxSlow) || nesting(source) > maxSlowNesting {
+		return &pattern{source: source, skipped: "too long or nested too deeply for the engine that it needs (" + reason(err) + ")"}, nil
 	}
 	for _, options := range d.backtrackers() {
 		if re, err := regexp2.Compile(source, options); err == nil {
@@ -113,6 +128,24 @@ func compilePattern(source string, left int) (*pattern, error) {
 		return &pattern{source: source, skipped: reason(err)}, nil
 	}
 	return nil, errors.New(reason(err))
+}
+
+// nesting is how deep the groups of a pattern nest, at most: brackets in a
+// character class count as well.
+func nesting(pattern string) (deepest int) {
+	depth := 0
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		deepest = max(deepest, depth)
+	}
+	return deepest
 }
 
 // foreign finds what only other languages know: properties, possessive

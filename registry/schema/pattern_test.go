@@ -81,7 +81,7 @@ func TestPatterns(t *testing.T) {
 		{`^(?P<q>['"]).*(?P=q)$`, "skipped", []string{"'a'"}, nil},
 	}
 	for _, tt := range tests {
-		p, err := compilePattern(tt.pattern, maxAllSteps)
+		p, err := compilePattern(tt.pattern, maxAllSteps, maxAllSlow)
 		if err != nil {
 			t.Errorf("%s: %v", tt.pattern, err)
 			continue
@@ -107,7 +107,7 @@ func TestBrokenPatterns(t *testing.T) {
 		`(`, `)`, `a(b`, `[a`, `*a`, `a**`, `[z-a]`, `a{2,1}`, `\`, `(?:`, `(?=a`, `\1(`,
 		strings.Repeat("a", maxPattern+1),
 	} {
-		if p, err := compilePattern(pattern, maxAllSteps); err == nil {
+		if p, err := compilePattern(pattern, maxAllSteps, maxAllSlow); err == nil {
 			t.Errorf("%.50s is accepted, on %s", pattern, engine(p))
 		} else if len(err.Error()) > 100 || strings.Contains(err.Error(), "regexp") {
 			t.Errorf("%.50s: %v: want a short reason", pattern, err)
@@ -127,6 +127,43 @@ func TestManyLargePatternsShareABound(t *testing.T) {
 	}
 }
 
+// TestDearPatternsAreSkipped holds patterns that the backtracking engine takes
+// seconds to minutes to compile.
+func TestDearPatternsAreSkipped(t *testing.T) {
+	for name, pattern := range map[string]string{
+		"nested groups":      `(?=x)` + strings.Repeat("(", 30) + "a" + strings.Repeat(")*", 30),
+		"deeply nested":      `(?=x)` + strings.Repeat("(", 900) + "a" + strings.Repeat(")*", 900),
+		"wide classes":       `(?i)(?=x)` + strings.Repeat("[^\u0000-\uffff]", 500),
+		"unbalanced, nested": `(?=x)` + strings.Repeat("(", 900),
+	} {
+		p, err := compilePattern(pattern, maxAllSteps, maxAllSlow)
+		if err != nil || p.skipped == "" {
+			t.Errorf("%s: engine %s, %v: want it skipped", name, engine(p), err)
+		}
+	}
+	if p, err := compilePattern(`^(?=\((a|[(((]))`+strings.Repeat("(a)", 40), maxAllSteps, maxAllSlow); err != nil || p.slow == nil {
+		t.Errorf("forty groups side by side: %v", err)
+	}
+}
+
+func TestManySlowPatternsShareABound(t *testing.T) {
+	compiler := patterns{known: map[string]*pattern{}}
+	skipped := 0
+	for i := range 100 {
+		if _, err := compiler.compile(strings.Repeat("a", i+1) + `(?=.{900})`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range compiler.known {
+		if p.skipped != "" {
+			skipped++
+		}
+	}
+	if compiler.slow > maxAllSlow || skipped == 0 || skipped == 100 {
+		t.Errorf("%d bytes on the engine with a time bound, %d of 100 skipped; want at most %d bytes", compiler.slow, skipped, maxAllSlow)
+	}
+}
+
 // catastrophic takes a backtracking engine longer than anybody waits.
 const (
 	catastrophic      = `^(?=a)((a+)+)+$`
@@ -134,7 +171,7 @@ const (
 )
 
 func TestPatternTimeBound(t *testing.T) {
-	p, err := compilePattern(catastrophic, maxAllSteps)
+	p, err := compilePattern(catastrophic, maxAllSteps, maxAllSlow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +218,7 @@ func TestPatternsShareATimeBound(t *testing.T) {
 
 // A match is timed once and counted as often as the validator will repeat it.
 func TestRepeatedMatchesAreCountedTogether(t *testing.T) {
-	p, err := compilePattern("(?=a).{20}c", maxAllSteps)
+	p, err := compilePattern("(?=a).{20}c", maxAllSteps, maxAllSlow)
 	if err != nil {
 		t.Fatal(err)
 	}
