@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -64,10 +63,7 @@ func parseMessage(body []byte) (*message, error) {
 	default:
 		return m, fail(invalidRequest, "a message is a JSON object")
 	}
-	members, err := jsonwire.Object(body)
-	if err != nil {
-		return m, fail(parseError, "the message is not valid JSON: %v", err)
-	}
+	members, _ := jsonwire.Object(body) // it is one: checked above
 	if err := m.readEnvelope(members); err != nil {
 		return m, err
 	}
@@ -106,16 +102,19 @@ func checkText(body []byte) (tooDeep *jsonwire.Error, _ error) {
 func (m *message) readEnvelope(members []jsonwire.Member) error {
 	var id, params []byte
 	var version, method string
-	var hasResult bool
-	err := unique(members, "jsonrpc", "id", "method", "params", "result", "error")
+	var ids int
+	var hasMethod, hasResult bool
+	err := unique("the message", members, "jsonrpc", "id", "method", "params", "result", "error")
 	for _, member := range members {
 		switch member.Name {
 		case "jsonrpc":
 			version, _ = jsonwire.Text(member.Value)
 		case "id":
 			id = member.Value
+			ids++
 		case "method":
 			method, _ = jsonwire.Text(member.Value)
+			hasMethod = true
 		case "params":
 			params = member.Value
 		case "result", "error":
@@ -123,7 +122,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 		}
 	}
 	idErr := checkID(id)
-	if idErr == nil && !twice(members, "id") {
+	if idErr == nil && ids == 1 {
 		m.id = id
 	}
 	switch {
@@ -133,7 +132,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 		return idErr
 	case version != "2.0":
 		return fail(invalidRequest, `member "jsonrpc" must be "2.0"`)
-	case method == "" && hasResult && !has(members, "method"):
+	case hasResult && !hasMethod:
 		return nil // a response
 	case method == "":
 		return fail(invalidRequest, `member "method" must be a non-empty string`)
@@ -143,7 +142,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 }
 
 // readParams takes the members of params and the version they declare.
-func (m *message) readParams(params []byte) (err error) {
+func (m *message) readParams(params []byte) error {
 	switch jsonwire.KindOf(params) {
 	case jsonwire.KindInvalid, jsonwire.KindNull:
 		return nil
@@ -151,10 +150,8 @@ func (m *message) readParams(params []byte) (err error) {
 	default:
 		return fail(badParams, "params must be an object")
 	}
-	if m.params, err = jsonwire.Object(params); err != nil {
-		return fail(parseError, "the message is not valid JSON: %v", err)
-	}
-	if err := unique(m.params, "name", "arguments", "cursor", "_meta"); err != nil {
+	m.params, _ = jsonwire.Object(params)
+	if err := unique("params", m.params, "name", "arguments", "cursor", "_meta"); err != nil {
 		return err
 	}
 	if m.meta = m.param("_meta"); m.meta == nil {
@@ -177,9 +174,17 @@ func (m *message) readParams(params []byte) (err error) {
 	return nil
 }
 
+// maxMembers bounds the envelope and params. The protocol has a handful of
+// members for each, and every message is read before anybody knows who sends it.
+const maxMembers = 64
+
 // unique refuses a member named twice and, for the names given, a member that
-// differs from one in case only.
-func unique(members []jsonwire.Member, names ...string) error {
+// differs from one in case only. Comparing each with each is quick and needs no
+// memory, because of maxMembers.
+func unique(object string, members []jsonwire.Member, names ...string) error {
+	if len(members) > maxMembers {
+		return fail(invalidRequest, "%s has %d members: at most %d are allowed", object, len(members), maxMembers)
+	}
 	for i, m := range members {
 		for _, other := range members[:i] {
 			if other.Name == m.Name {
@@ -193,20 +198,6 @@ func unique(members []jsonwire.Member, names ...string) error {
 		}
 	}
 	return nil
-}
-
-func has(members []jsonwire.Member, name string) bool {
-	return slices.ContainsFunc(members, func(m jsonwire.Member) bool { return m.Name == name })
-}
-
-func twice(members []jsonwire.Member, name string) bool {
-	n := 0
-	for _, m := range members {
-		if m.Name == name {
-			n++
-		}
-	}
-	return n > 1
 }
 
 // maxSafeInteger is the largest integer every JSON reader holds exactly.

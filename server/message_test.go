@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,6 +69,34 @@ func TestNesting(t *testing.T) {
 				t.Errorf("got %d %.200s", r.status, r.body)
 			}
 		})
+	}
+}
+
+// Members are compared with each other before anybody knows who sends them, so
+// there may not be many.
+func TestMembersAreBounded(t *testing.T) {
+	members := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"x%d":0`, i)
+		}
+		return b.String()
+	}
+	envelope := func(n int) string { return `{"jsonrpc":"2.0","id":7,"method":"tools/list"` + members(n-3) + `}` }
+	params := func(n int) string {
+		return `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"x":0` + members(n-1) + `}}`
+	}
+	for _, body := range []func(int) string{envelope, params} {
+		for n, refused := range map[int]bool{64: false, 65: true, 100_000: true} {
+			g := newGateway(t)
+			c := g.connect(nil)
+			c.send(body(n))
+			for door, answer := range map[string]string{"HTTP": g.post(body(n)).body, "frames": c.receive()} {
+				if strings.Contains(answer, `"code":-32600`) != refused || !strings.Contains(answer, `"id":7`) {
+					t.Errorf("%s: %d members in %.60s: %.200s", door, n, body(n), answer)
+				}
+			}
+		}
 	}
 }
 
