@@ -25,7 +25,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			s.refuse(w, x, s.panicked(p))
+			f := s.panicked(p)
+			if x.begun.Load() {
+				// Half an answer is out. A second one behind it would be read as
+				// its end, so the connection breaks instead.
+				panic(http.ErrAbortHandler)
+			}
+			s.refuse(w, x, f)
 		}
 	}()
 	if err := s.serve(w, r, x); err != nil {
@@ -84,10 +90,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 	}
 	if !x.msg.isCall() {
 		// Without a session no notification or response means anything here.
+		x.begun.Store(true)
 		w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	return s.answer(w, r, x, key, !accept.json)
+	s.answer(w, r, x, key, !accept.json)
+	return nil
 }
 
 // routeKeyOf reads the path. The key's alphabet has no separator, no percent
@@ -160,7 +168,7 @@ func (x *exchange) checkVersion(header string) error {
 }
 
 // answer passes a checked call through the SDK, to the route's server.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, wantsStream bool) error {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, wantsStream bool) {
 	rt := s.route(key)
 	d := &door{route: rt, server: rt.built(), header: r.Header, http: x}
 	ctx, cancel := context.WithCancel(withDoor(r.Context(), d))
@@ -175,7 +183,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key
 		w, handler = stream, s.sse
 	}
 	handler.ServeHTTP(&answerWriter{ResponseWriter: w, x: x}, x.sdkRequest(ctx))
-	return nil
 }
 
 // sdkRequest is the request as the SDK gets it: checked members and headers
@@ -206,6 +213,7 @@ func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 	s.logFailure(x.ctx, f)
 	f.setHeaders(w.Header())
 	w.Header().Set("Content-Type", "application/json")
+	x.begun.Store(true)
 	w.WriteHeader(f.status(x.modern))
 	_, _ = w.Write(f.response(x.msg.id, x.modern))
 }
