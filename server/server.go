@@ -147,17 +147,54 @@ func (s *Server) newHandler(json bool) http.Handler {
 		})
 }
 
-// route returns the route's server object, made at first use. The caller knows
-// that the route exists.
+// route returns the route's server object, made at first use.
 func (s *Server) route(key registry.RouteKey) *route {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.routeLocked(key)
+}
+
+func (s *Server) routeLocked(key registry.RouteKey) *route {
 	rt := s.byKey[key]
 	if rt == nil {
 		rt = &route{s: s, key: key, streams: make(map[*stream]struct{})}
 		s.byKey[key] = rt
 	}
 	return rt
+}
+
+// holdRoute is route for a session on frames. Until release is called the object
+// stays the route's, even while the route does not exist: the session hears of
+// its return.
+func (s *Server) holdRoute(key registry.RouteKey) (rt *route, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rt = s.routeLocked(key)
+	rt.holders++
+	return rt, func() {
+		s.mu.Lock()
+		rt.holders--
+		s.mu.Unlock()
+		s.forgetIfGone(rt)
+	}
+}
+
+// forgetIfGone drops the object of a route that does not exist, so that routes
+// that come and go leave nothing behind. Requests that still have it go on;
+// streams on it end, because it hears of no change any more.
+func (s *Server) forgetIfGone(rt *route) {
+	if _, err := s.routes.Current(rt.key); !errors.Is(err, registry.ErrRouteNotFound) {
+		return
+	}
+	s.mu.Lock()
+	forgotten := rt.holders == 0 && s.byKey[rt.key] == rt
+	if forgotten {
+		delete(s.byKey, rt.key)
+	}
+	s.mu.Unlock()
+	if forgotten {
+		rt.endStreams()
+	}
 }
 
 // RouteChanged takes a route's new snapshot after it was published, nil when the
@@ -167,8 +204,12 @@ func (s *Server) RouteChanged(key registry.RouteKey, snapshot *registry.Snapshot
 	s.mu.Lock()
 	rt := s.byKey[key]
 	s.mu.Unlock()
-	if rt != nil {
-		rt.changed(snapshot)
+	if rt == nil {
+		return
+	}
+	rt.changed(snapshot)
+	if snapshot == nil {
+		s.forgetIfGone(rt)
 	}
 }
 
@@ -187,10 +228,12 @@ func (s *Server) CloseStreams() {
 	}
 }
 
-func (s *Server) closing() bool {
+// ending reports whether a stream on rt has to end at once: the server shuts
+// down, or rt was forgotten.
+func (s *Server) ending(rt *route) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed
+	return s.closed || s.byKey[rt.key] != rt
 }
 
 // sdkLogger is the SDK's logger. It reports ordinary events (a session per

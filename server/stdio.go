@@ -37,7 +37,8 @@ type FrameConn interface {
 // is answered at once in any case. The error is the connection's: nil at the end
 // of input.
 func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames FrameConn, header http.Header) error {
-	rt := s.route(key)
+	rt, release := s.holdRoute(key)
+	defer release()
 	ending, end := context.WithCancel(context.Background())
 	defer end()
 	d := &door{route: rt, server: rt.built(), header: header, ending: ending}

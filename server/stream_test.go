@@ -120,6 +120,94 @@ func TestStreamsEndWithTheirResult(t *testing.T) {
 	}
 }
 
+// Routes that come and go leave nothing behind, but a session on frames hears of
+// the return of its route.
+func TestRemovedRoutesAreForgotten(t *testing.T) {
+	g := newGateway(t)
+	known := func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.byKey)
+	}
+	use := func(key registry.RouteKey) {
+		if r := g.postTo("/mcp/"+string(key), `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`); r.status != 200 {
+			t.Fatalf("got %d %s", r.status, r.body)
+		}
+	}
+	use("claims")
+	for _, key := range []registry.RouteKey{"a", "b"} {
+		g.swap(key)
+		use(key)
+	}
+	g.remove("a")
+	g.remove("b")
+	if n := known(); n != 1 {
+		t.Errorf("%d routes are kept, want the one that exists", n)
+	}
+
+	g.swap("a", g.routes.snapshots["claims"].Tools...)
+	use("a")
+	if r := g.postTo("/mcp/a", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`); !strings.Contains(r.body, "claims.echo") {
+		t.Errorf("a route that came back: %s", r.body)
+	}
+	g.remove("a")
+
+	c := g.connect(nil)
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	c.receive()
+	tools := g.routes.snapshots["claims"].Tools
+	g.remove("claims")
+	if got := c.receive(); !strings.Contains(got, noteListChanged) {
+		t.Errorf("after its route's end the session hears %s", got)
+	}
+	g.swap("claims", tools...)
+	if got := c.receive(); !strings.Contains(got, noteListChanged) {
+		t.Errorf("after its route's return the session hears %s", got)
+	}
+	g.remove("claims")
+	c.finish()
+	if n := known(); n != 0 {
+		t.Errorf("%d routes are kept after the last session", n)
+	}
+}
+
+// removedUnder are routes of which one is removed as soon as a request found it.
+type removedUnder struct {
+	*fakeRoutes
+	remove func()
+}
+
+func (r removedUnder) Snapshot(ctx context.Context, key registry.RouteKey) (*registry.Snapshot, error) {
+	s, err := r.fakeRoutes.Snapshot(ctx, key)
+	r.remove()
+	return s, err
+}
+
+func TestRouteRemovedUnderARequestIsForgotten(t *testing.T) {
+	g := newGateway(t)
+	g.Server.routes = removedUnder{g.routes, func() { g.remove("claims") }}
+	if r := g.legacy(methodList, ""); r.status != 200 {
+		t.Errorf("got %d %s", r.status, r.body)
+	}
+	if len(g.byKey) > 0 {
+		t.Error("the route is kept")
+	}
+}
+
+// Nobody would tell such a stream of a change.
+func TestStreamOfAForgottenRouteEndsAtOnce(t *testing.T) {
+	g := newGateway(t)
+	tools := g.routes.snapshots["claims"].Tools
+	rt := g.route("claims")
+	g.remove("claims")
+	g.swap("claims", tools...)
+	ctx, leave := rt.openStream(t.Context())
+	defer leave()
+	if ctx.Err() == nil {
+		t.Error("the stream is open")
+	}
+}
+
 func TestStreamsOpenedWhileShuttingDownEndAtOnce(t *testing.T) {
 	g := newGateway(t)
 	g.CloseStreams()
