@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
 	"strings"
@@ -24,6 +23,10 @@ type message struct {
 	meta    []byte            // params._meta, an object; nil when absent or null
 	version string            // the protocol version _meta declares; "" when it declares none
 }
+
+// isNotification reports whether the message is a notification, however wrong
+// its params may be: nobody waits for an answer.
+func (m *message) isNotification() bool { return m.id == nil && m.method != "" }
 
 // isCall reports whether the message wants an answer.
 func (m *message) isCall() bool { return m.id != nil && m.method != "" }
@@ -208,7 +211,7 @@ const maxSafeInteger = 1<<53 - 1
 func checkID(raw []byte) error {
 	switch jsonwire.KindOf(raw) {
 	case jsonwire.KindString:
-		if text, _ := jsonwire.Text(raw); strings.ContainsRune(text, '�') && bytes.Contains(bytes.ToLower(raw), []byte(`\ud`)) {
+		if jsonwire.HasLoneSurrogate(raw) {
 			return fail(invalidRequest, "id must be valid Unicode: it has an unpaired surrogate escape")
 		}
 		return nil

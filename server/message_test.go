@@ -13,7 +13,7 @@ import (
 
 func TestIDsComeBackExactly(t *testing.T) {
 	g := newGateway(t)
-	for _, id := range []string{`0`, `1`, `-1`, `9007199254740991`, `-9007199254740991`, `""`, `"a"`, `"1"`, `"<>&é😀"`, `"\u0000\"\\\n"`, `"\ud83d\ude00"`, `"` + strings.Repeat("x", 5000) + `"`} {
+	for _, id := range []string{`0`, `1`, `-1`, `9007199254740991`, `-9007199254740991`, `""`, `"a"`, `"1"`, `"<>&é😀"`, `"\u0000\"\\\n"`, `"\ud83d\ude00"`, `"� \ud83d\ude00"`, `"� \\ud83d"`, `"\ufffd\uD83D\uDE00"`, `"` + strings.Repeat("x", 5000) + `"`} {
 		var want any
 		if err := json.Unmarshal([]byte(id), &want); err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func TestIDsComeBackExactly(t *testing.T) {
 
 func TestIDsThatCannotComeBackAreRefused(t *testing.T) {
 	g := newGateway(t)
-	for _, id := range []string{`null`, `true`, `1.5`, `1.0`, `1e3`, `-0`, `9007199254740992`, `-9007199254740992`, `18446744073709551616`, `[1]`, `{}`, `"\ud800"`, `"\udc00\ud800"`} {
+	for _, id := range []string{`null`, `true`, `1.5`, `1.0`, `1e3`, `-0`, `9007199254740992`, `-9007199254740992`, `18446744073709551616`, `[1]`, `{}`, `"\ud800"`, `"\udc00\ud800"`, `"\ud83d\ud83d\ude00"`, `"\\\uD800"`} {
 		r := g.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
 		r.wantError(t, 400, -32600, "invalid_request")
 		if strings.Contains(r.body, `"id"`) {

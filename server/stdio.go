@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -182,7 +183,12 @@ func (c *session) land() {
 // accept checks one message. It is nil when nothing is left for the SDK to do.
 func (c *session) accept(data []byte) *jsonrpc.Request {
 	m, err := parseMessage(jsonwire.TrimBOM(data))
-	if err != nil {
+	switch {
+	case err != nil && m.isNotification():
+		c.s.log.LogAttrs(c.ctx, slog.LevelDebug, "malformed notification dropped",
+			slog.String("route", string(c.rt.key)), slog.String("reason", asFailure(err).reason()))
+		return nil
+	case err != nil:
 		c.refuse(m, err)
 		return nil
 	}
