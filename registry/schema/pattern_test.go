@@ -47,6 +47,9 @@ func TestPatterns(t *testing.T) {
 		{`(?i)^abc$`, "re2", []string{"ABC"}, []string{"abd"}},
 		{`(?s)^a.b$`, "re2", []string{"a\nb"}, nil},
 		{`^[[:alpha:]]+$`, "re2", []string{"ab"}, []string{"a1", ":"}},
+		{`^[[:alpha:].]+$`, "re2", []string{"a."}, []string{"1", ";"}},
+		{`^[].]+$`, "re2", []string{"]."}, []string{"a"}},
+		{`^[[:a.]$`, "re2", []string{"[", "."}, []string{"b"}},
 		{`^\pL$`, "re2", []string{"é"}, []string{"1"}},
 		{`^\p{Greek}$`, "re2", []string{"α"}, []string{"a"}},
 		{`^[]a]+$`, "re2", []string{"]a"}, []string{"b"}},
@@ -70,6 +73,8 @@ func TestPatterns(t *testing.T) {
 		{`^\p{javaLowerCase}$`, "skipped", []string{"1"}, nil},
 		{`^[a-z&&[^aeiou]]+$`, "skipped", []string{"b", "a"}, nil},
 		{`^\h+$`, "skipped", []string{" "}, nil},
+		{`^(?=a)a\R$`, "skipped", []string{"a\n"}, nil},
+		{`^(?=a)\p{IsAlphabetic}++$`, "skipped", []string{"ab"}, nil},
 		{`^(?P<q>['"]).*(?P=q)$`, "skipped", []string{"'a'"}, nil},
 	}
 	for _, tt := range tests {
@@ -96,7 +101,7 @@ func TestPatterns(t *testing.T) {
 
 func TestBrokenPatterns(t *testing.T) {
 	for _, pattern := range []string{
-		`(`, `)`, `a(b`, `[a`, `*a`, `a**`, `[z-a]`, `a{2,1}`, `\`, `(?:`, `(?=a`, `\p{IsAlphabetic}(`, `\h[`,
+		`(`, `)`, `a(b`, `[a`, `*a`, `a**`, `[z-a]`, `a{2,1}`, `\`, `(?:`, `(?=a`, `\1(`,
 		strings.Repeat("a", maxPattern+1),
 	} {
 		if p, err := compilePattern(pattern, maxAllSteps); err == nil {
@@ -171,6 +176,19 @@ func TestPatternsShareATimeBound(t *testing.T) {
 	}
 }
 
+// A match is timed once and counted as often as the validator will repeat it.
+func TestRepeatedMatchesAreCountedTogether(t *testing.T) {
+	p, err := compilePattern("(?=a).{20}c", maxAllSteps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := survey{}
+	s.matchSlow(p, "c"+strings.Repeat("a", 10_000), maxWork) // microseconds, a million times
+	if s.found == nil || !strings.HasSuffix(s.found.Text, "altogether") {
+		t.Errorf("%v, want a breach that names the time bound for all matches", s.found)
+	}
+}
+
 func TestSkippedPatternsRefuseNothing(t *testing.T) {
 	const java = `^\\p{IsAlphabetic}$`
 	tests := []struct{ name, doc, value, place string }{
@@ -185,7 +203,7 @@ func TestSkippedPatternsRefuseNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := compile(t, tt.doc)
-		if got := s.Skipped(); len(got) != 1 || !strings.HasPrefix(got[0], tt.place) || len(got[0]) == len(tt.place) {
+		if got := s.Skipped(); len(got) == 0 || !strings.HasPrefix(got[0], tt.place) || len(got[0]) == len(tt.place) {
 			t.Errorf("%s: Skipped = %q, want one that begins with %q and has a reason", tt.name, got, tt.place)
 		}
 		if got := s.Validate([]byte(tt.value)); len(got) != 0 {
@@ -198,8 +216,22 @@ func TestSkippedPatternsRefuseNothing(t *testing.T) {
 }
 
 func TestOtherKeywordsBesideASkippedPatternStand(t *testing.T) {
-	s := compile(t, `{"oneOf":[{"pattern":"^\\p{IsAlphabetic}$","minLength":2},{"type":"integer"}]}`)
-	if got := s.Validate([]byte(`"a"`)); len(got) != 1 {
-		t.Errorf("%v, want minLength enforced", got)
+	s := compile(t, `{"anyOf":[{"pattern":"^\\p{IsAlphabetic}$","minLength":2},{"type":"integer"}]}`)
+	if got := s.Validate([]byte(`"a"`)); len(got) != 1 || len(s.Skipped()) != 1 {
+		t.Errorf("%v, skipped %q, want minLength enforced", got, s.Skipped())
+	}
+}
+
+// Where the effect of a skipped pattern cannot be told, the root's type stands.
+func TestASkippedPatternUnderNegationLeavesTheType(t *testing.T) {
+	s := compile(t, `{"type":"object","properties":{"a":{"pattern":"\\h"},"b":{"type":"string","not":{"minLength":9}}}}`)
+	if got := s.Validate([]byte(`{"b":1}`)); len(got) != 0 {
+		t.Errorf("%v, want nothing refused", got)
+	}
+	if got := s.Validate([]byte(`[]`)); len(got) != 1 || got[0].Text != "must be object, got array" {
+		t.Errorf("%v, want an object wanted", got)
+	}
+	if got := s.Skipped(); len(got) != 2 || !strings.Contains(got[1], "nothing but the root's type is enforced") {
+		t.Errorf("Skipped = %q, want it to say that little is enforced", got)
 	}
 }
