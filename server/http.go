@@ -105,31 +105,18 @@ func routeKeyOf(r *http.Request) (registry.RouteKey, error) {
 	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
 		return "", notFound
 	}
-	key, ok := strings.CutPrefix(r.URL.Path, "/mcp")
+	path, ok := strings.CutPrefix(r.URL.Path, "/mcp")
 	switch {
 	case !ok:
 		return "", notFound
-	case key == "" || key == "/":
+	case path == "" || path == "/":
 		return "", fail(routeKeyRequired, "route key is required: POST to /mcp/{routeKey}")
-	case !strings.HasPrefix(key, "/") || !isRouteKey(key[1:]):
+	}
+	key, ok := strings.CutPrefix(path, "/")
+	if !ok || !registry.RouteKey(key).Valid() {
 		return "", notFound
 	}
-	return registry.RouteKey(key[1:]), nil
-}
-
-// isRouteKey reports whether s has the form of a route key.
-func isRouteKey(s string) bool {
-	if s == "" || len(s) > 64 || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		letterOrDigit := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letterOrDigit && c != '.' && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
+	return registry.RouteKey(key), nil
 }
 
 // checkRoute finds out whether the route exists. A list or a call waits for
