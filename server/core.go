@@ -146,23 +146,13 @@ func invalidArguments(breaches []schema.Breach) upstream.Result {
 	var b strings.Builder
 	b.WriteString("The arguments do not fit the tool's inputSchema. Nothing was called. Correct this and try again:")
 	for _, breach := range breaches {
-		pointer := breach.Pointer
-		if pointer == "" {
-			pointer = "(root)"
-		}
-		b.WriteString("\n- " + pointer + ": " + breach.Text)
+		b.WriteString("\n- " + breach.String())
 	}
-	return toolError(b.String())
+	return upstream.ErrorResult(b.String())
 }
 
 func busy(tool *registry.RoutedTool) upstream.Result {
-	return toolError("The Tool Service " + string(tool.Service) + " is busy: too many calls to it are in flight. Nothing was called. Try again in a moment.")
-}
-
-// toolError is a failed tool as the gateway itself reports it to the model.
-func toolError(text string) upstream.Result {
-	content := jsonwire.AppendString([]byte(`[{"type":"text","text":`), text)
-	return upstream.Result{Content: append(content, "}]"...), IsError: true}
+	return upstream.ErrorResult("The Tool Service " + string(tool.Service) + " is busy: too many calls to it are in flight. Nothing was called. Try again in a moment.")
 }
 
 // callRecord is what the log says about a call. Never arguments, results or

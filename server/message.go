@@ -226,9 +226,8 @@ func checkID(raw []byte) error {
 
 // clip bounds a client's text where a message to the client quotes it.
 func clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
+	if short := jsonwire.Cut(s, 100); len(short) < len(s) {
+		return short + "…"
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return s
 }
