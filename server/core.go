@@ -135,7 +135,7 @@ func checkArguments(raw []byte) ([]byte, error) {
 
 func unknownTool(name registry.ToolName) *failure {
 	return &failure{
-		fault: toolNotFound, text: "Tool not found: " + clip(string(name)),
+		kind: toolNotFound, text: "Tool not found: " + clip(string(name)),
 		data: jsonwire.AppendString([]byte(`"tool":`), string(name)),
 	}
 }

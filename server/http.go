@@ -209,7 +209,7 @@ func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 // goes to the log.
 func (s *Server) panicked(p any) *failure {
 	s.log.Error("panic while answering a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	return &failure{fault: internalError, text: "internal error"}
+	return &failure{kind: internalError, text: "internal error"}
 }
 
 // recovered is deferred in every goroutine the server starts: a bug there must
@@ -223,7 +223,7 @@ func (s *Server) recovered() {
 // logFailure logs a failure nobody thought of. The others are the caller's
 // affair, or are logged where they begin.
 func (s *Server) logFailure(ctx context.Context, f *failure) {
-	if f.fault == internalError && f.cause != nil && !errors.Is(f.cause, context.Canceled) {
+	if f.kind == internalError && f.cause != nil && !errors.Is(f.cause, context.Canceled) {
 		s.log.LogAttrs(ctx, slog.LevelError, "request failed", slog.Any("error", f.cause))
 	}
 }
