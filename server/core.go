@@ -90,7 +90,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return invalidArguments(breaches), nil
 	}
 
-	// Handle in: a handle argument becomes the state it stands for.
+	// Place of handle in: nothing stands here yet.
 
 	release, ok := c.upstream.Acquire(tool.Service)
 	if !ok {
@@ -99,7 +99,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 	defer release()
 
-	// Reserve the cost; a defer settles what panics and early returns leave open.
+	// Place of reserving the cost: nothing stands here yet.
 
 	answer := c.upstream.Forward(ctx, upstream.Call{
 		Tool: tool, Body: arguments, Header: in.header,
@@ -107,13 +107,13 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	})
 	record.answer = answer
 
-	// Settle, as soon as the answer is read.
+	// Place of settling the cost: nothing stands here yet.
 
 	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
 		c.routes.RecheckService(in.route, tool.Service)
 	}
 
-	// Handle out: new state becomes a handle.
+	// Place of handle out: nothing stands here yet.
 
 	return upstream.Map(in.route, tool, answer, !in.modern), nil
 }

@@ -170,10 +170,9 @@ func asFailure(err error) *failure {
 		return f
 	}
 	if u, ok := errors.AsType[*registry.UnavailableError](err); ok {
-		retry := max(u.RetryAfter, time.Second)
 		return &failure{
-			kind: unavailable, retry: retry, cause: err,
-			text: "registry unavailable: no tool list was ever loaded for this route; try again in " + retrySeconds(retry) + " s",
+			kind: unavailable, retry: u.RetryAfter, cause: err,
+			text: "registry unavailable: no tool list was ever loaded for this route; try again in " + retrySeconds(u.RetryAfter) + " s",
 		}
 	}
 	switch {

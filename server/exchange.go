@@ -102,9 +102,7 @@ func (w *answerWriter) replacePlainText(status int) {
 	if status < http.StatusInternalServerError {
 		f = fail(invalidRequest, "the request was refused")
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Del("X-Content-Type-Options")
+	w.Header().Set("Content-Type", "application/json")
 	w.ResponseWriter.WriteHeader(status)
 	_, _ = w.ResponseWriter.Write(f.response(w.x.msg.id, w.x.modern))
 }

@@ -50,7 +50,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		f.header = http.Header{"Allow": {http.MethodPost}}
 		return f
 	}
-	// Auth: who calls, and whether this route is theirs, is decided here.
+
+	// Place of auth: nothing stands here yet, every caller may use every route.
+
 	accept := parseAccept(r.Header)
 	if !accept.json && !accept.stream {
 		return fail(notAcceptable, "Accept must allow application/json or text/event-stream")
