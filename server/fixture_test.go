@@ -117,7 +117,7 @@ func newGateway(t testing.TB, change ...func(*Options)) *gateway {
 	config := upstream.DefaultConfig()
 	config.MaxInFlightPerService = 1000
 	o := Options{
-		Config: DefaultConfig(), Routes: g.routes, Version: "1.2.3", CacheScope: CachePublic,
+		Config: DefaultConfig(), Routes: g.routes, Version: "1.2.3", CacheScope: CachePublic, Drain: time.Minute,
 		Logger: slog.New(slog.NewJSONHandler(g.log, nil)),
 	}
 	for _, c := range change {

@@ -76,8 +76,7 @@ const (
 	CachePrivate = "private" // right as soon as callers may see different routes
 )
 
-// Options are what a Server is made of. All fields but Drain and Logger are
-// required.
+// Options are what a Server is made of. All fields but Logger are required.
 type Options struct {
 	Config
 	Routes     Routes
@@ -86,10 +85,26 @@ type Options struct {
 	CacheScope string // CachePublic or CachePrivate
 
 	// Drain is how long answers in flight are waited for at the end of a
-	// session's input. Zero: 35 s, the default of shutdown.drain.
+	// session's input; positive.
 	Drain time.Duration
 
 	Logger *slog.Logger // nil: logs nothing
+}
+
+// validate finds every mistake.
+func (o *Options) validate() error {
+	errs := []error{o.Config.Validate()}
+	require := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, errors.New("server.Options."+what))
+		}
+	}
+	require(o.Routes != nil, "Routes: missing")
+	require(o.Upstream != nil, "Upstream: missing")
+	require(o.Version != "", "Version: missing")
+	require(o.CacheScope == CachePublic || o.CacheScope == CachePrivate, "CacheScope: must be CachePublic or CachePrivate")
+	require(o.Drain > 0, "Drain: must be positive")
+	return errors.Join(errs...)
 }
 
 // Server serves all routes. It is safe for concurrent use.
@@ -110,16 +125,13 @@ type Server struct {
 }
 
 // New makes a Server. Plug its RouteChanged into the registry before that
-// starts.
+// starts. The error names every mistake in the options.
 func New(o Options) (*Server, error) {
-	if err := o.Config.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Drain == 0 {
-		o.Drain = 35 * time.Second
 	}
 	s := &Server{
 		config: o.Config, routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
