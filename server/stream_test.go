@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -60,8 +62,15 @@ func TestSubscribersHearOfChanges(t *testing.T) {
 		}
 	}
 	g.remove("claims")
-	if got := l.event(); !strings.Contains(got, noteListChanged) && !strings.Contains(got, `"resultType":"complete"`) {
+	got := l.event()
+	if strings.Contains(got, noteListChanged) { // the end may overtake it
+		got = l.event()
+	}
+	if !strings.Contains(got, `"id":7`) || !strings.Contains(got, `"resultType":"complete"`) {
 		t.Errorf("after the route's end came %q", got)
+	}
+	if got := l.event(); got != "EOF" {
+		t.Errorf("after the result came %q", got)
 	}
 }
 
@@ -255,6 +264,52 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
+// An event is as good as a comment: the next one is due a whole interval later.
+func TestEventsPutKeepAliveOff(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		network, _ := serveOnPipes(t, g.Server)
+		l := listen(t, network.dial())
+		time.Sleep(10 * time.Second)
+		g.swap("claims", g.changed("new")...)
+		if got := l.event(); !strings.Contains(got, noteListChanged) {
+			t.Errorf("got %q", got)
+		}
+		start := time.Now()
+		if got := l.event(); got != ": keep-alive" || time.Since(start) != 15*time.Second {
+			t.Errorf("got %q after %v", got, time.Since(start))
+		}
+		g.CloseStreams()
+		l.event()
+	})
+}
+
+// The deadline of a stream's last write is no longer in force for the next answer
+// on its connection.
+func TestConnectionServesOnAfterAStream(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		network, _ := serveOnPipes(t, g.Server)
+		conn := network.dial()
+		defer conn.Close()
+		answers := bufio.NewReader(conn)
+		for _, accept := range []string{"text/event-stream", "application/json"} {
+			if _, err := io.WriteString(conn, rawRequest(methodList, "", "Accept", accept)); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", accept, err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || !bytes.Contains(body, []byte(`"resultType":"complete"`)) {
+				t.Errorf("%s: %s, %v", accept, body, err)
+			}
+			time.Sleep(streamWriteLimit + time.Second)
+		}
+	})
+}
+
 // A subscriber that does not read delays neither the swap nor another
 // subscriber, and is dropped.
 func TestStuckSubscriberHarmsNobody(t *testing.T) {
@@ -309,11 +364,13 @@ func TestStuckSubscriberHarmsNobody(t *testing.T) {
 // past moves here.
 type blockedWriter struct {
 	http.ResponseWriter
-	released chan struct{}
+	entered  chan struct{} // closed by the first Write
+	released chan struct{} // closed by the deadline
 	once     sync.Once
 }
 
 func (w *blockedWriter) Write([]byte) (int, error) {
+	close(w.entered)
 	<-w.released
 	return 0, context.DeadlineExceeded
 }
@@ -327,16 +384,25 @@ func (w *blockedWriter) SetWriteDeadline(d time.Time) error {
 
 func TestOverfullQueueDropsTheReaderAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newGateway(t).newStreamWriter(&blockedWriter{ResponseWriter: newRecorder(), released: make(chan struct{})}, cancel)
+	defer cancel()
+	blocked := &blockedWriter{ResponseWriter: newRecorder(), entered: make(chan struct{}), released: make(chan struct{})}
+	w := newGateway(t).newStreamWriter(blocked, cancel)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	var err error
-	for range streamQueue + 2 { // one is being written
-		if _, err = w.Write([]byte("data: x\n\n")); err != nil {
-			break
+	event := []byte("data: x\n\n")
+	if _, err := w.Write(event); err != nil {
+		t.Fatal(err)
+	}
+	<-blocked.entered
+	for i := range streamQueue {
+		if _, err := w.Write(event); err != nil {
+			t.Fatalf("event %d did not fit: %v", i, err)
 		}
 	}
-	if err == nil {
+	if ctx.Err() != nil {
+		t.Fatal("the reader was dropped although all events fit")
+	}
+	if _, err := w.Write(event); err == nil {
 		t.Fatal("the queue has no end")
 	}
 	<-ctx.Done()
@@ -363,7 +429,7 @@ func TestListsAreNeverMixed(t *testing.T) {
 	for i := range callers {
 		go func() {
 			defer func() { done <- struct{}{} }()
-			for round := range rounds {
+			for range rounds {
 				r := g.modern(methodList, "")
 				if i%2 == 1 {
 					r = g.legacy(methodList, "")
@@ -376,7 +442,6 @@ func TestListsAreNeverMixed(t *testing.T) {
 				if r := g.call(i%2 == 0, "tool.000", `{}`); r.status != 200 || strings.Contains(r.body, "isError") {
 					failures <- "call: " + r.body
 				}
-				_ = round
 			}
 		}()
 	}
