@@ -135,7 +135,7 @@ func (g *graph) findTargets(nodes []*jsonschema.Schema) {
 		if n.DynamicAnchor != "" {
 			dynamic[n.DynamicAnchor] = append(dynamic[n.DynamicAnchor], n)
 		}
-		if n.ID != "" || n.RecursiveAnchor {
+		if n.RecursiveAnchor {
 			entries[n] = true
 		}
 		if n.Ref != nil {

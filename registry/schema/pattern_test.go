@@ -69,6 +69,9 @@ func TestPatterns(t *testing.T) {
 		{`^a++b$`, "slow", []string{"aab"}, []string{"b"}},
 		{`^(?>a+)b$`, "slow", []string{"aab"}, []string{"b"}},
 		{`^(?=a)ab\Z`, "slow", []string{"ab"}, []string{"abZ"}},
+		{`^(?=a)\Qa.b\E$`, "slow", []string{"a.b"}, []string{"axb"}},
+		{`^(?=.)[\w-.]+\Z`, "slow", []string{"a-b"}, []string{"!Z"}},
+		{`^[a\_]++$`, "skipped", []string{"a_"}, nil},
 		{`^\p{IsAlphabetic}+$`, "skipped", []string{"ab", "1"}, nil},
 		{`^\p{javaLowerCase}$`, "skipped", []string{"1"}, nil},
 		{`^[a-z&&[^aeiou]]+$`, "skipped", []string{"b", "a"}, nil},
@@ -224,9 +227,11 @@ func TestOtherKeywordsBesideASkippedPatternStand(t *testing.T) {
 
 // Where the effect of a skipped pattern cannot be told, the root's type stands.
 func TestASkippedPatternUnderNegationLeavesTheType(t *testing.T) {
-	s := compile(t, `{"type":"object","properties":{"a":{"pattern":"\\h"},"b":{"type":"string","not":{"minLength":9}}}}`)
-	if got := s.Validate([]byte(`{"b":1}`)); len(got) != 0 {
-		t.Errorf("%v, want nothing refused", got)
+	s := compile(t, `{"type":"object","properties":{"a":{"pattern":"\\h"},"b":{"type":"string","not":{"minLength":9}},"c":{"pattern":"`+catastrophic+`"}}}`)
+	for _, value := range []string{`{"b":1}`, `{"c":"` + catastrophicInput + `"}`} {
+		if got := s.Validate([]byte(value)); len(got) != 0 {
+			t.Errorf("%s: %v, want nothing refused", value, got)
+		}
 	}
 	if got := s.Validate([]byte(`[]`)); len(got) != 1 || got[0].Text != "must be object, got array" {
 		t.Errorf("%v, want an object wanted", got)

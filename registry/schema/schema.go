@@ -7,7 +7,7 @@
 // what it lacks:
 //
 //   - compile.go, document.go, reference.go: a schema's own faults, each at its JSON pointer
-//   - pattern.go, translate.go: regular expressions of several languages
+//   - pattern.go, translate.go, skip.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
 //   - breach.go, text.go: errors as a language model can use them
 //
@@ -80,9 +80,10 @@ func (s *Schema) workFor(length int) int64 {
 	return s.perByte * int64(length)
 }
 
-// Skipped lists the patterns that are not enforced, because neither RE2 nor an
-// ECMA-262 engine can run them, as JSON pointer and reason. It is empty for
-// nearly every schema.
+// Skipped lists the patterns that are not enforced, because no engine here reads
+// them as their author meant, as JSON pointer and reason. A last line says so
+// where for that nothing but the root's type is enforced. It is empty for nearly
+// every schema.
 func (s *Schema) Skipped() []string { return s.skipped }
 
 // DescribesObject reports whether the schema says "type":"object" at its root.

@@ -23,7 +23,7 @@ const ecmaEscapes = "bBcdDfknpPrsStuvwWx"
 
 // unknownEscapes are letters with a meaning in Java or Perl, which the engines
 // take for the letter itself.
-const unknownEscapes = "hHRXNK"
+const unknownEscapes = "hHKNRVX"
 
 // dialect is what one look at a pattern's syntax tells about its author's
 // regular expression language.
