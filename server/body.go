@@ -30,13 +30,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if r.ContentLength > limit {
 		return nil, s.tooLarge()
 	}
-	control := http.NewResponseController(w)
-	// A writer without deadlines (a test's recorder) has no slow client either.
-	if control.SetReadDeadline(time.Now().Add(bodyTimeLimit)) == nil {
-		// The limit is the body's alone. What watches the connection for the
-		// client's leaving must not run into it.
-		defer control.SetReadDeadline(time.Time{})
-	}
+	// net/http lifts the deadline as soon as the body is read. A writer without
+	// deadlines (a test's recorder) has no slow client either.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeLimit))
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), trustedLength)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
