@@ -28,6 +28,10 @@ var arrows = map[string]struct {
 		may:    []string{"registry", "server/upstream", "transport"},
 		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
 	},
+	"docs/examples/tool-service": {
+		tests:  true,
+		reason: "the example is to be copied into somebody else's repository, where there is nothing of ours",
+	},
 	"fixtures": {
 		tests:  true,
 		reason: "the demo Portal and Tool Services are an independent witness of the wire: code shared with the gateway would share its mistakes",

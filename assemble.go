@@ -39,12 +39,18 @@ func (s source) load() (*config.Config, error) {
 }
 
 // assemble makes the parts and starts loading routes in the background. only
-// restricts the work to one route; "" is all of them. The caller closes the
-// parts.
+// restricts the work to one route, which must not be known not to exist; "" is
+// all of them. The caller closes the parts.
 func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
 	p, err := newParts(s, only, log)
 	if err != nil {
 		return nil, err
+	}
+	if only != "" {
+		if err := requireRoute(string(only), p.config, p.demo); err != nil {
+			p.close()
+			return nil, err
+		}
 	}
 	p.registry.OnChange(p.server.RouteChanged)
 	p.registry.Start()

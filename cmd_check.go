@@ -14,7 +14,7 @@ import (
 
 // checkCmd validates a configuration, and what it points to.
 type checkCmd struct {
-	Live bool `help:"Also fetch the Portal's answer and all manifests once, and print every breach."`
+	Live bool `env:"-" help:"Also fetch the Portal's answer and all manifests once, and print every breach."`
 	source
 }
 
@@ -66,9 +66,12 @@ func (r *liveReport) print(status registry.Status) (failed bool) {
 		failed = r.route(route) || failed
 	}
 	if !failed {
-		fmt.Fprintf(r.to, "ok: %d routes\n", len(status.Routes))
+		if len(status.Routes) == 0 { // no static route is none: only a Portal can say so
+			r.finding("portal", registry.Finding{Level: registry.Warning, Pointer: "/routes", Text: "declares no route: there is nothing to serve"})
+		}
+		fmt.Fprintf(r.to, "ok: %s\n", counted(len(status.Routes), "route"))
 		for _, route := range status.Routes {
-			fmt.Fprintf(r.to, "  %s: %d tools of %d services\n", route.Key, route.Tools, len(route.Bundles))
+			fmt.Fprintf(r.to, "  %s: %s of %s\n", route.Key, counted(route.Tools, "tool"), counted(len(route.Bundles), "service"))
 		}
 	}
 	return failed

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -69,6 +70,43 @@ func TestStdioEndsWhenNobodyReads(t *testing.T) {
 				t.Errorf("%v, want exit code %d and the reason\n%s", cmd.ProcessState, exitFailed, &stderr)
 			}
 		})
+	}
+}
+
+// TestServeOutlivesTheReaderOfItsLog: the process that collects the log is gone.
+func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	cmd := command{args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}}.prepare(t.Context())
+	cmd.Stderr, cmd.Stdout = write, write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	g := &gateway{cmd: cmd, stderr: newTranscript(), exited: make(chan struct{})}
+	go func() {
+		cmd.Wait()
+		close(g.exited)
+	}()
+	defer cmd.Process.Kill()
+	for lines := bufio.NewScanner(read); g.URL == "" && lines.Scan(); {
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "listening" {
+			g.URL = "http://" + entry.Address
+		}
+	}
+	read.Close()
+	for range 3 { // each call is a line in the log
+		if a := g.modern(t, "lab", "tools/call", "lab.echo", `"name":"lab.echo"`); a.status != 200 {
+			t.Errorf("status %d: %s", a.status, a.body)
+		}
+	}
+	g.signal(t, syscall.SIGINT)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("%v, want exit code 0", cmd.ProcessState)
 	}
 }
 

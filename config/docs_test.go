@@ -71,7 +71,7 @@ func TestEverySampleLoads(t *testing.T) {
 		}
 		for _, text := range texts {
 			samples++
-			c, err := parse(path, filepath.Dir(path), []byte(text), anything)
+			c, err := (&decoder{lookup: anything}).parse(path, filepath.Dir(path), []byte(text))
 			if err != nil {
 				t.Errorf("%v\nin this sample:\n%s", err, text)
 			} else if err := c.CheckOrigin(false); err != nil {

@@ -71,7 +71,7 @@ func (c *checker) manifest(data []byte, rules ManifestRules) *Manifest {
 	m.BundleID = c.bundleID(doc, rules.Service)
 	m.Revision = c.text(doc, "revision")
 	m.Tools = c.tools(doc, rules.MaxTools)
-	c.caseVariants(doc, "bundleId", "revision", "tools")
+	c.unknown(doc, "bundleId", "revision", "tools")
 	return m
 }
 

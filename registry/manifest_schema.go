@@ -75,10 +75,10 @@ func (c *checker) problems(at *place, err error) {
 		c.breach(at, "cannot be used: %s", visible(err.Error()))
 		return
 	}
-	for _, p := range fault.Problems {
-		inside := at.below(p.Pointer)
+	for _, b := range fault.Breaches {
+		inside := at.below(b.Pointer)
 		if !c.breachedAt(inside.pointer()) {
-			c.breach(inside, "cannot be used: %s", visible(p.Text))
+			c.breach(inside, "cannot be used: %s", visible(b.Text))
 		}
 	}
 }

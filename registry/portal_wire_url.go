@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -49,7 +51,7 @@ func (c *checker) address(at *place, address string) {
 // "" when it has none. Behind the origin it must lead to the same origin for
 // every reader, and mean what is written there.
 func (c *checker) addressPath(o object, name, absent string) string {
-	const want = `a path such as "/mcp"`
+	want := fmt.Sprintf("a path such as %q", cmp.Or(absent, "/tool-manifest"))
 	if absent != "" && o.optional(name) == nil {
 		return absent
 	}

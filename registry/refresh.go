@@ -59,17 +59,19 @@ func (r *Registry) joinPortal(key RouteKey) *flight {
 }
 
 // joinServices returns the flights of the route's services, started for those
-// that are due, and the services they are of: all but those of except.
+// that are due, and the services they are of: all but those of except. A refused
+// merge makes all of them due on the route's own clock.
 func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*service, flights []*flight) {
 	rt := r.route(key)
 	if rt == nil {
 		return nil, nil
 	}
+	retry := r.takeRetry(rt)
 	for _, s := range rt.live.Load().services {
 		if slices.Contains(except, s) {
 			continue
 		}
-		if f := r.joinDue(&s.origin); f != nil {
+		if f := r.joinWhen(&s.origin, func() bool { return s.due(r.now()) || retry && !s.failing() }); f != nil {
 			joined, flights = append(joined, s), append(flights, f)
 		}
 	}

@@ -117,13 +117,17 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 // joinDue returns o's flight, started if o is due; nil when there is nothing to
 // wait for.
 func (r *Registry) joinDue(o *origin) *flight {
-	isDue := func() bool { return o.due(r.now()) }
-	if o.flight.Load() == nil && !isDue() {
+	return r.joinWhen(o, func() bool { return o.due(r.now()) })
+}
+
+// joinWhen is joinLocked for a wanted that holds without the lock, too.
+func (r *Registry) joinWhen(o *origin, wanted func() bool) *flight {
+	if o.flight.Load() == nil && !wanted() {
 		return nil // without a lock: most services of a route are like this
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.joinLocked(o, isDue)
+	return r.joinLocked(o, wanted)
 }
 
 // succeeded notes a successful check and when the next one is due.

@@ -186,6 +186,9 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	defer rt.mu.Unlock()
 	same := slices.EqualFunc(rt.breaches, breaches, func(x, y Finding) bool { return x.Text == y.Text })
 	rt.breaches = breaches
+	if rt.declared == nil && len(breaches) > 0 {
+		rt.live.Store(&live{why: InvalidDeclaration})
+	}
 	route := slog.String("route", string(rt.key))
 	switch {
 	case same:

@@ -18,16 +18,43 @@ import (
 // ErrRouteNotFound says that no route of that key is declared.
 var ErrRouteNotFound = errors.New("route not found")
 
-// UnavailableError says that a route has no tool list to answer from: no
-// registry answer was ever accepted, or the route's services never had a
-// manifest. It is no statement about whether the route exists.
+// UnavailableError says that a route has no tool list to answer from. It is no
+// statement about whether the route exists.
 type UnavailableError struct {
-	RetryAfter time.Duration // until something may have changed; at least 1 s
+	Reason     UnavailableReason
+	RetryAfter time.Duration // until the next check that may change something; at least 1 s
 }
 
 // Error says so without naming origins.
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("registry unavailable, retry in %v", e.RetryAfter)
+	return fmt.Sprintf("registry unavailable: %v; retry in %v", e.Reason, e.RetryAfter)
+}
+
+// UnavailableReason is why a route has no tool list, in one word. It may be told
+// to anybody.
+type UnavailableReason string
+
+const (
+	// NeverLoaded, the zero value: no registry answer was ever accepted, or some
+	// service of the route never had a manifest.
+	NeverLoaded UnavailableReason = ""
+
+	// RefusedMerge: the manifests were fetched and make no list on this route.
+	RefusedMerge UnavailableReason = "refused"
+
+	// InvalidDeclaration: the Portal's entry of the route never was a valid one.
+	InvalidDeclaration UnavailableReason = "invalid_declaration"
+)
+
+// String is the reason in words for a caller, who can only tell the operator.
+func (u UnavailableReason) String() string {
+	switch u {
+	case RefusedMerge:
+		return "the manifests of this route's services cannot be merged into one tool list; the gateway's log says why"
+	case InvalidDeclaration:
+		return "the declaration of this route is invalid; the gateway's log says why"
+	}
+	return "no tool list was ever loaded for this route"
 }
 
 // Options say where routes come from and what a Registry works with.
@@ -325,7 +352,7 @@ func (r *Registry) NextCheck(key RouteKey) time.Duration {
 		return 0
 	}
 	now := r.now()
-	if left := rt.live.Load().untilDue(now); left != never {
+	if left := rt.untilDue(now); left != never {
 		return left
 	}
 	if r.portal != nil { // no services: only the Portal can change anything
@@ -338,24 +365,25 @@ func (r *Registry) NextCheck(key RouteKey) time.Duration {
 func (r *Registry) answer(key RouteKey) (*Snapshot, error) {
 	idx := r.index.Load()
 	if idx == nil {
-		return nil, r.unavailable(key)
+		return nil, r.unavailable(key, NeverLoaded)
 	}
 	rt := idx.routes[key]
 	if rt == nil {
 		return nil, ErrRouteNotFound
 	}
-	if s := rt.live.Load().snapshot; s != nil {
-		return s, nil
+	l := rt.live.Load()
+	if l.snapshot != nil {
+		return l.snapshot, nil
 	}
-	return nil, r.unavailable(key)
+	return nil, r.unavailable(key, l.why)
 }
 
-func (r *Registry) unavailable(key RouteKey) error {
+func (r *Registry) unavailable(key RouteKey, why UnavailableReason) error {
 	left := r.untilDue(key, r.now())
 	if left == never {
 		left = r.config.RetryInterval
 	}
-	return &UnavailableError{RetryAfter: max(left, time.Second)}
+	return &UnavailableError{Reason: why, RetryAfter: max(left, time.Second)}
 }
 
 // now is the Registry time: monotonic, from zero on.

@@ -151,7 +151,7 @@ func TestEndOfContextEndsTheRelay(t *testing.T) {
 	defer write.Close()
 	done := make(chan error, 1)
 	var out lockedBuffer
-	go func() { done <- Run(ctx, Options{URL: srv.URL, Lines: transport.NewStdio(in, &out, 1000)}) }()
+	go func() { done <- Run(ctx, Options{URL: srv.URL + "/mcp/a", Lines: transport.NewStdio(in, &out, 1000)}) }()
 	_, _ = io.WriteString(write, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"slow\"}\n")
 	<-arrived
 	cancel()
@@ -174,7 +174,9 @@ func TestBrokenPipeEndsTheRelay(t *testing.T) {
 	in, write := io.Pipe()
 	defer write.Close()
 	done := make(chan error, 1)
-	go func() { done <- Run(t.Context(), Options{URL: srv.URL, Lines: transport.NewStdio(in, w, 1000)}) }()
+	go func() {
+		done <- Run(t.Context(), Options{URL: srv.URL + "/mcp/a", Lines: transport.NewStdio(in, w, 1000)})
+	}()
 	_, _ = io.WriteString(write, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n")
 	if err := <-done; err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v, want the error of the broken pipe", err)

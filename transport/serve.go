@@ -112,7 +112,7 @@ func listen(ctx context.Context, o ServeOptions) (*server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.Config.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, err // says "listen" and the address
 	}
 	return newServer(o, l, tlsConfig), nil
 }
