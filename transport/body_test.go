@@ -268,10 +268,10 @@ func TestBodyOverHTTP2(t *testing.T) {
 		status  int
 		took    time.Duration
 	}{
-		"read":                   {readWhole, false, 408, bodyTimeLimit},
-		"read, while draining":   {readWhole, true, 408, bodyChance},
-		"refused":                {refuseUnread, false, 404, 0},
-		"refused late": {func(w http.ResponseWriter, r *http.Request) { time.Sleep(time.Hour); refuseUnread(w, r) }, false, 404, time.Hour},
+		"read":                 {readWhole, false, 408, bodyTimeLimit},
+		"read, while draining": {readWhole, true, 408, bodyChance},
+		"refused":              {refuseUnread, false, 404, 0},
+		"refused late":         {func(w http.ResponseWriter, r *http.Request) { time.Sleep(time.Hour); refuseUnread(w, r) }, false, 404, time.Hour},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
