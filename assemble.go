@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
 	"net/url"
 	"os"
@@ -43,20 +42,43 @@ func (s source) load() (*config.Config, error) {
 // restricts the work to one route; "" is all of them. The caller closes the
 // parts.
 func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
+	p, err := newParts(s, only, log)
+	if err != nil {
+		return nil, err
+	}
+	p.registry.OnChange(p.server.RouteChanged)
+	p.registry.Start()
+	return p, nil
+}
+
+// newParts makes the parts and finds everything that is wrong with their
+// configuration. Nothing is fetched yet.
+func newParts(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
 	c, err := s.load()
 	if err != nil {
 		return nil, err
 	}
 	p := &parts{config: c}
-	if s.Fixtures.on {
-		if p.demo, err = fixtures.Start(fixtures.Options{Dir: s.Fixtures.dir, Logger: log}); err != nil {
-			return nil, err
+	if err := p.make(s.Fixtures, only, log); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// make makes the parts in the order in which they need each other. After an
+// error, those made so far are to be closed.
+func (p *parts) make(demo fixturesFlag, only registry.RouteKey, log *slog.Logger) (err error) {
+	if demo.on {
+		if p.demo, err = fixtures.Start(fixtures.Options{Dir: demo.dir, Logger: log}); err != nil {
+			return err
 		}
 		p.useDemo()
 	}
+	c := p.config
 	version, _ := build()
 	if p.upstream, err = upstream.New(c.Upstream, version, log); err != nil {
-		return nil, errors.Join(err, p.close())
+		return err
 	}
 	p.registry, err = registry.New(registry.Options{
 		Config:    c.Registry.Config,
@@ -66,7 +88,7 @@ func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 		Logger:    log,
 	})
 	if err != nil {
-		return nil, errors.Join(err, p.close())
+		return err
 	}
 	p.server, err = server.New(server.Options{
 		Config:     server.Config{Identity: c.Identity, MaxRequestBytes: int64(c.Transport.HTTP.MaxRequestBytes)},
@@ -77,12 +99,7 @@ func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 		Drain:      c.Transport.Shutdown.Drain,
 		Logger:     log,
 	})
-	if err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	p.registry.OnChange(p.server.RouteChanged)
-	p.registry.Start()
-	return p, nil
+	return err
 }
 
 // useDemo makes the demo the Portal. A list of allowed hosts in the
@@ -105,7 +122,7 @@ func (p *parts) portalHost() []string {
 }
 
 // close ends what runs in the background and waits for it.
-func (p *parts) close() error {
+func (p *parts) close() {
 	if p.registry != nil {
 		p.registry.Close()
 	}
@@ -115,5 +132,4 @@ func (p *parts) close() error {
 	if p.demo != nil {
 		p.demo.Close()
 	}
-	return nil
 }

@@ -74,9 +74,15 @@ func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 	if o.code != 0 || !strings.Contains(o.stdout, "telemetry_tags") {
 		t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
-	o = command{args: []string{"check"}, env: []string{"TOLLGATE_CONFIG=${CONFIG}", "TOLLGATE_FIXTURES=false"}}.run(t)
-	if o.code != exitUsage || !strings.Contains(o.stderr, "--fixtures") {
-		t.Errorf("a placeholder does not count as unset: exit code %d\n%s", o.code, o.stderr)
+	for _, unset := range []string{"${CONFIG}", ""} {
+		o = command{args: []string{"check"}, env: []string{"TOLLGATE_CONFIG=" + unset, "TOLLGATE_FIXTURES="}}.run(t)
+		if o.code != exitUsage || !strings.Contains(o.stderr, "--fixtures") {
+			t.Errorf("TOLLGATE_CONFIG=%s does not count as unset: exit code %d\n%s", unset, o.code, o.stderr)
+		}
+	}
+	o = command{args: []string{"check"}, env: []string{"TOLLGATE_FIXTURES=false"}}.run(t)
+	if o.code != exitUsage {
+		t.Errorf("TOLLGATE_FIXTURES=false: exit code %d, want %d", o.code, exitUsage)
 	}
 }
 
@@ -113,6 +119,12 @@ func TestCheck(t *testing.T) {
 	}
 	if o := tollgate(t, "serve", "--config", bad); o.code != exitFailed || !strings.Contains(o.stderr, ":1:1: lisen") {
 		t.Errorf("serve with a bad configuration: exit code %d\n%s", o.code, o.stderr)
+	}
+	fallback := filepath.Join(dir, "fallback.yaml")
+	writeFile(t, filepath.Join(dir, "manifest.json"), `{"bundleId":"s","tools":null}`)
+	writeFile(t, fallback, "registry:\n  routes: {a: [{id: s, manifestUrl: \"http://s.example/m\", baseEndpoint: \"http://s.example\", fallbackManifestFile: manifest.json}]}\n")
+	if o := tollgate(t, "check", "--config", fallback); o.code != exitFailed || !strings.Contains(o.stderr, "/tools") {
+		t.Errorf("invalid fallback manifest: exit code %d\n%s", o.code, o.stderr)
 	}
 	if o := tollgate(t, "check", "--config", both); o.code != exitUsage || !strings.Contains(o.stderr, "registry.portal.url and registry.routes exclude each other") {
 		t.Errorf("two origins: exit code %d\n%s", o.code, o.stderr)

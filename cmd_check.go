@@ -21,9 +21,11 @@ type checkCmd struct {
 // Run fails on the first invalid part: the file, then what it points to.
 func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
 	if !c.Live {
-		if _, err := c.load(); err != nil {
+		p, err := newParts(c.source, "", log)
+		if err != nil {
 			return err
 		}
+		p.close()
 		fmt.Fprintln(std.out, "configuration ok")
 		return nil
 	}

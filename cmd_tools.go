@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -145,8 +144,8 @@ func withClient(ctx context.Context, s source, key string, log *slog.Logger, f f
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	client := p.server.Client(ctx, registry.RouteKey(key), nil)
-	err = f(ctx, client)
-	client.Close()
-	return errors.Join(err, p.close())
+	defer client.Close()
+	return f(ctx, client)
 }

@@ -54,7 +54,7 @@ type streams struct {
 }
 
 func main() {
-	dropPlaceholders()
+	dropUnset()
 	os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
@@ -117,12 +117,12 @@ func exitCode(err error, to io.Writer) int {
 	return exitFailed
 }
 
-// dropPlaceholders removes TOLLGATE_ variables whose value is a placeholder some
-// deployment tool failed to fill in. They count as unset.
-func dropPlaceholders() {
+// dropUnset removes TOLLGATE_ variables that count as unset: empty ones, and
+// placeholders some deployment tool failed to fill in.
+func dropUnset() {
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, "TOLLGATE_") && config.Unexpanded(value) {
+		if strings.HasPrefix(name, "TOLLGATE_") && (value == "" || config.Unexpanded(value)) {
 			os.Unsetenv(name)
 		}
 	}

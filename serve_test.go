@@ -317,8 +317,8 @@ func TestThePortalsTokenIsNeverLogged(t *testing.T) {
 	g.modern(t, "plant", "tools/list", "", "")
 	g.signal(t, syscall.SIGINT)
 	g.wait(t)
-	if log := g.stderr.text(); strings.Contains(log, "sentinel-token") {
-		t.Errorf("the log shows the token:\n%s", log)
+	if log := g.stderr.text(); strings.Contains(log, "sentinel-") {
+		t.Errorf("the log shows the token or the address:\n%s", log)
 	}
 }
 

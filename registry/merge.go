@@ -237,8 +237,8 @@ func count(m *Manifest) (n int) {
 }
 
 // toolURL is where calls of t go: its path, or else its name, below base. A "/"
-// in the name separates path segments. An executionPath of "/" makes a base
-// without any path, and so /{name}.
+// in the name separates path segments. base has no trailing slash: that of an
+// executionPath of "/" is the bare origin, which makes /{name}.
 func toolURL(base string, t *Tool) string {
 	below := t.Path
 	if below == "" {
@@ -250,5 +250,5 @@ func toolURL(base string, t *Tool) string {
 	}
 	// RawPath keeps the path's own spelling wherever that is a valid one.
 	path := url.URL{Path: "/" + decoded, RawPath: "/" + below}
-	return strings.TrimRight(base, "/") + path.EscapedPath()
+	return base + path.EscapedPath()
 }

@@ -78,6 +78,14 @@ func TestMerge(t *testing.T) {
 			parts: []part{{service: a, newest: list("a", "x2", "x"), previous: list("a", "x")}, {service: b, newest: list("b", "x")}},
 			want:  "x", held: true, refused: `tool "x" is in services a and b; the list is not replaced`,
 		},
+		"three at fault are named in order": {
+			parts: []part{
+				{service: a, newest: list("a", "m"), previous: list("a", "x")},
+				{service: b, newest: list("b", "n"), previous: list("b", "y")},
+				{service: c, newest: list("c", "m", "n"), previous: list("c", "z")},
+			},
+			want: "x y z", refused: "here: a, b, c",
+		},
 		"a name handed over in one step": {
 			parts: []part{{service: a, newest: list("a", "x"), previous: list("a", "moved")}, {service: b, newest: list("b", "moved"), previous: list("b", "y")}},
 			want:  "x moved",
@@ -181,6 +189,7 @@ func TestMergeManyClashesInOneShortReason(t *testing.T) {
 	for i := range 100 {
 		tools = append(tools, fmt.Sprintf("tool%02d", i))
 	}
+	rand.Shuffle(len(tools), func(i, j int) { tools[i], tools[j] = tools[j], tools[i] })
 	got := merge([]part{
 		{service: declared("a", ""), newest: parsed(t, "a", tools...), previous: parsed(t, "a", tools...)},
 		{service: declared("b", ""), newest: parsed(t, "b", tools...), previous: parsed(t, "b", "x")},
@@ -247,7 +256,6 @@ func TestToolURL(t *testing.T) {
 		{"http://h.test/mcp", "a.search", "", "http://h.test/mcp/a.search"},
 		{"http://h.test/mcp", "a/b/c", "", "http://h.test/mcp/a/b/c"},
 		{"http://h.test", "search", "", "http://h.test/search"},
-		{"http://h.test/", "search", "", "http://h.test/search"},
 		{"http://h.test:8080/x/y", "search", "v2/find", "http://h.test:8080/x/y/v2/find"},
 		{"http://h.test/mcp", "search", "with space", "http://h.test/mcp/with%20space"},
 		{"http://h.test/mcp", "search", "with%20space", "http://h.test/mcp/with%20space"},

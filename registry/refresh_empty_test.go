@@ -30,7 +30,7 @@ func TestEmptyAnswerDuringARollout(t *testing.T) {
 		}
 		w.at(70)
 		wantTools(t, ask(t, r, "plant"), "")
-		if got := w.log.with("WARN", "no tools"); len(got) != 2 {
+		if got := w.log.with("WARN", "has nothing"); len(got) != 2 {
 			t.Errorf("%d warnings for two empty spells: %q", len(got), got)
 		}
 	})
@@ -82,6 +82,9 @@ func TestEmptyAnswersThatCountAtOnce(t *testing.T) {
 		w.serve(alpha)
 		w.at(300)
 		wantTools(t, ask(t, r, "plant"), "")
+		if got := w.log.with("WARN"); len(got) != 0 {
+			t.Errorf("warned of a wait that there was not: %q", got)
+		}
 	})
 	in(t, func(t *testing.T, w *world) { // enabled: false in the Portal
 		onePlant(w)

@@ -166,21 +166,23 @@ func retryDelay(interval time.Duration, n int) time.Duration {
 	return shortest + rand.N(delay-shortest+1)
 }
 
-// confirmsEmpty decides whether an answer without content, which would replace
-// one with content, counts: when confirm has passed since the first such
-// answer. Until then recheck is when the next one could count.
-func (o *origin) confirmsEmpty(now, confirm time.Duration) (counts, first bool, recheck time.Duration) {
+// awaitSecond says what to do with an answer without content that would replace
+// one with content. It counts when confirm has passed since the first such
+// answer; until then, wait is true and recheck is when the next one could count.
+func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck time.Duration) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if confirm == 0 {
-		return true, false, 0
-	}
-	first = !o.record.awaitsSecond
+	first := !o.record.awaitsSecond
 	if first {
 		o.record.awaitsSecond, o.record.emptySince = true, now
 	}
-	recheck = o.record.emptySince + confirm
-	return now >= recheck, first, recheck
+	recheck = o.record.emptySince + r.config.EmptyConfirm
+	o.mu.Unlock()
+	wait = now < recheck
+	if wait && first {
+		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry origin says it has nothing; what it had stays until a second answer agrees",
+			o.who, slog.Duration("earliest", r.config.EmptyConfirm))
+	}
+	return wait, recheck
 }
 
 // emptyOver ends the wait for a second empty answer.

@@ -67,12 +67,7 @@ func (r *Registry) portalAnswered(answer *Declaration) {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
 	if len(answer.Routes) == 0 && r.known().declared > 0 {
-		counts, first, recheck := o.confirmsEmpty(now, r.config.EmptyConfirm)
-		if first {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "Portal says there are no routes; they stay until a second answer agrees",
-				slog.Duration("earliest", r.config.EmptyConfirm))
-		}
-		if !counts {
+		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
 			return
 		}

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -276,8 +277,9 @@ func TestInvalidRouteKeepsItsLastGood(t *testing.T) {
 		if strings.Contains(*st[2].RefusedReason, `"a."`) {
 			t.Errorf("the reason holds message text: %s", *st[2].RefusedReason)
 		}
+		w.declare(map[string][]svc{"another": {}, "plant": {alpha, clash}, "lab": {beta, clash}, "new": {alpha, clash}})
 		w.at(600)
-		ask(t, r, "plant")
+		wantTools(t, ask(t, r, "plant"), "a.one")
 		if got := w.log.with("WARN", "declaration is invalid", `"route":"plant"`); len(got) != 1 {
 			t.Errorf("%d warnings of one fault: %q", len(got), got)
 		}
@@ -433,6 +435,28 @@ func TestChangedToolAtAnEqualVersionIsWarnedOf(t *testing.T) {
 	})
 }
 
+func TestOrderOfMembersIsNoChange(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}})
+		tool := `{"name":"a.one","description":"x","inputSchema":%s,"_meta":{"version":"1"}}`
+		document := `{"bundleId":"alpha","tools":[` + tool + `,{"name":"a.%s","description":"x","inputSchema":{"type":"object"},"_meta":{"version":"1"}}]}`
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"type":"object","title":"t"}`, "two")))
+		r := w.loaded(t)
+		before := ask(t, r, "plant")
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, "two")))
+		w.at(300)
+		if ask(t, r, "plant") != before {
+			t.Error("another order of members made a new snapshot")
+		}
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, "three")))
+		w.at(600)
+		wantTools(t, ask(t, r, "plant"), "a.one a.three")
+		if got := w.log.with("_meta.version"); len(got) != 0 {
+			t.Errorf("warned of %q", got)
+		}
+	})
+}
+
 func TestManyToolsAreWarnedOfOncePerChange(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
@@ -471,6 +495,98 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		}
 		if got, err := json.Marshal(r.Status()); err != nil || strings.Contains(string(got), "hush") {
 			t.Errorf("status: %s, %v", got, err)
+		}
+	})
+}
+
+func TestRouteWithoutServicesHasAnEmptyList(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {}})
+		r := w.loaded(t)
+		wantTools(t, ask(t, r, "plant"), "")
+	})
+}
+
+func TestOnlyTheAddressChanged(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		var heard changes
+		r := w.made(t)
+		heard.on(r)
+		r.Start()
+		before := ask(t, r, "plant")
+		moved := alpha
+		moved.path = "/v2"
+		w.declare(map[string][]svc{"plant": {moved}})
+		w.at(300)
+		after := ask(t, r, "plant")
+		if got := after.Tools[0].URL; got != "http://alpha.test/v2/a.one" {
+			t.Errorf("called at %s", got)
+		}
+		if after.Hash != before.Hash {
+			t.Error("another address makes another list")
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"plant: a.one a.two"}, heard.take()); diff != "" {
+			t.Errorf("OnChange told (-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestFailedFetchesLeaveTheSnapshotItself(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		w.declare(map[string][]svc{"plant": {alpha, beta}}) // beta never answers
+		w.at(300)
+		before := ask(t, r, "plant")
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			if ask(t, r, "plant") != before {
+				t.Fatal("a failure made a new snapshot")
+			}
+		}
+	})
+}
+
+func TestOmissionWaitsForTheFirstTry(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha, beta}})
+		w.serve(alpha, "a.one")
+		w.put(beta.url(), after(2*time.Second, says(manifestOf("beta", "b.one"))))
+		var heard changes
+		r := w.made(t, func(o *Options) { o.Config.OnMissingService = OmitService })
+		heard.on(r)
+		r.Start()
+		<-r.Preloaded()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"plant: a.one b.one"}, heard.take()); diff != "" {
+			t.Errorf("OnChange told (-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestRemovedRouteStaysRemoved(t *testing.T) {
+	// A service's flight may have looked up its routes just before the Portal
+	// removed one.
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		var heard changes
+		r := w.made(t)
+		heard.on(r)
+		r.Start()
+		<-r.Preloaded()
+		removed, s := r.route("plant"), r.route("plant").services[0]
+		w.declare(map[string][]svc{"lab": {}})
+		w.at(300)
+		_, _ = r.Snapshot(t.Context(), "lab")
+		synctest.Wait()
+		heard.take()
+		s.good.Store(parsed(t, "alpha", "a.late"))
+		r.rebuild(removed)
+		synctest.Wait()
+		if got := heard.take(); got != nil {
+			t.Errorf("OnChange told %q of a removed route", got)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -21,6 +22,7 @@ func (r *Registry) preload() {
 		if !r.over(r.loader.done()) {
 			return
 		}
+		r.logPreload()
 		attempted()
 		if r.usable() {
 			return
@@ -31,6 +33,19 @@ func (r *Registry) preload() {
 			return
 		}
 	}
+}
+
+// logPreload sums up what one attempt brought.
+func (r *Registry) logPreload() {
+	routes := r.known().routes
+	usable := 0
+	for _, rt := range routes {
+		if rt.live.Load().snapshot != nil {
+			usable++
+		}
+	}
+	r.log.LogAttrs(r.ctx, slog.LevelInfo, "registry preload attempt is over",
+		slog.Int("routes", len(routes)), slog.Int("usable", usable))
 }
 
 // over waits for done to close, and reports false when the registry closed

@@ -107,7 +107,7 @@ func (r *Registry) rebuildLocked(rt *route) {
 	rt.outcome, rt.omitted = out, omitted
 	rt.live.Store(&live{snapshot: snapshot, services: on})
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
-		r.logList(rt.key, snapshot)
+		r.logList(snapshot, before == nil)
 		r.notices.add(r, rt.key, snapshot)
 	}
 }
@@ -163,10 +163,10 @@ func siblings(declared []Service, i int) []string {
 }
 
 // logOutcome says once why a route does not serve the newest manifests, and
-// once that it does again. A service that never had one was warned of already,
-// when its fetch failed.
+// once that it does again. Of a service that never had one, the log told when
+// its fetch failed; a line for each of its routes would drown that.
 func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
-	route := slog.String("route", string(rt.key))
+	route, level := slog.String("route", string(rt.key)), slog.LevelDebug
 	if len(omitted) > 0 && !slices.Equal(omitted, rt.omitted) {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route leaves out services that never had a manifest", route,
 			slog.String("services", joinKeys(omitted)))
@@ -176,10 +176,12 @@ func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	}
 	rt.logged = out.refused
 	if out.refused == "" {
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route serves the newest manifests again", route)
+		if rt.outcome.faulty {
+			level = slog.LevelInfo
+		}
+		r.log.LogAttrs(r.ctx, level, "route serves the newest manifests again", route)
 		return
 	}
-	level := slog.LevelInfo
 	if out.faulty {
 		level = slog.LevelWarn
 	}
@@ -201,9 +203,13 @@ func (rt *route) awaitsFirst() bool {
 	return false
 }
 
-func (r *Registry) logList(key RouteKey, s *Snapshot) {
-	route, tools := slog.String("route", string(key)), slog.Int("tools", len(s.Tools))
-	r.log.LogAttrs(r.ctx, slog.LevelInfo, "route has a new tool list", route, tools, slog.String("hash", s.Hash))
+// logList tells of a route's new list. First lists are many and no news.
+func (r *Registry) logList(s *Snapshot, first bool) {
+	route, tools, level := slog.String("route", string(s.Route)), slog.Int("tools", len(s.Tools)), slog.LevelInfo
+	if first {
+		level = slog.LevelDebug
+	}
+	r.log.LogAttrs(r.ctx, level, "route has a new tool list", route, tools, slog.String("hash", s.Hash))
 	if limit := r.config.WarnToolsPerRoute; limit > 0 && len(s.Tools) > limit {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route has many tools; models choose badly among that many", route, tools, slog.Int("hint", limit))
 	}

@@ -93,12 +93,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
 	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
-		counts, first, recheck := s.confirmsEmpty(now, r.config.EmptyConfirm)
-		if first {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "service says it has no tools; its list stays until a second answer agrees",
-				s.who, slog.Duration("earliest", r.config.EmptyConfirm))
-		}
-		if !counts {
+		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
 			r.succeeded(&s.origin, min(next, recheck))
 			return
 		}
@@ -134,11 +129,16 @@ func (r *Registry) logChange(s *service, before, after *Manifest, findings []Fin
 		if was == nil || was.Version != t.Version {
 			continue
 		}
-		if !bytes.Equal(appendPublished(nil, was, was.OutputSchema), appendPublished(nil, t, t.OutputSchema)) {
+		if !bytes.Equal(publishedContent(was), publishedContent(t)) {
 			r.log.LogAttrs(r.ctx, slog.LevelWarn, "tool changed without a new _meta.version", s.who,
 				slog.String("tool", string(t.Name)), slog.String("version", t.Version))
 		}
 	}
+}
+
+// publishedContent is what t publishes, whatever the order of its members.
+func publishedContent(t *Tool) []byte {
+	return appendCanonical(nil, appendPublished(nil, t, t.OutputSchema))
 }
 
 // allHaveLists reports whether every route that uses s has a tool list.

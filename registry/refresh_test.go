@@ -131,13 +131,13 @@ func TestLeavingCallerDoesNotCancelTheFlight(t *testing.T) {
 func TestZeroTTLChecksOnEveryRequest(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
-		r := w.loaded(t, func(o *Options) { o.Config.Manifest.RefreshTTL = 0 })
+		r := w.loaded(t, func(o *Options) { o.Config.Manifest.RefreshTTL, o.Config.Portal.RefreshTTL = 0, 0 })
 		for i := range 3 {
 			w.forget()
 			w.serve(alpha, fmt.Sprintf("a.n%d", i))
 			wantTools(t, ask(t, r, "plant"), fmt.Sprintf("a.n%d", i))
-			if got := w.total(); got != 1 {
-				t.Errorf("request %d caused %d fetches, want 1", i, got)
+			if portal, service := len(w.fetched(portalURL)), len(w.fetched(alpha.url())); portal != 1 || service != 1 {
+				t.Errorf("request %d caused %d fetches of the Portal and %d of the service, want 1 each", i, portal, service)
 			}
 		}
 	})
@@ -494,6 +494,44 @@ func TestOnlyRoute(t *testing.T) {
 		}
 		if got := w.fetched(alpha.url()); len(got) != 0 {
 			t.Errorf("another route's service was fetched at %v", got)
+		}
+	})
+}
+
+func TestPreloadDoesNotQueueForASharedService(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		shared := svc{key: "shared", prefix: "s."}
+		w.put(shared.url(), after(3*time.Second, says(manifestOf("shared", "s.one"))))
+		routes := make(map[string][]svc)
+		for i := range 20 {
+			routes[fmt.Sprintf("a%d", i)] = []svc{shared}
+		}
+		for i := range 6 {
+			s := svc{key: fmt.Sprintf("own%d", i)}
+			w.put(s.url(), after(time.Second, says(manifestOf(s.key, "tool"))))
+			routes[fmt.Sprintf("b%d", i)] = []svc{s}
+		}
+		w.declare(routes)
+		r := w.registry(t, func(o *Options) { o.Config.FetchConcurrency = 3 })
+		if took := timed(func() { <-r.Preloaded() }); took != 3*time.Second {
+			t.Errorf("took %v: one place for the shared service, two for the others are 3 s", took)
+		}
+	})
+}
+
+func TestCloseWaitsForListeners(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.made(t)
+		told := false
+		r.OnChange(func(RouteKey, *Snapshot) {
+			time.Sleep(time.Minute)
+			told = true
+		})
+		r.Start()
+		<-r.Preloaded()
+		if r.Close(); !told {
+			t.Error("Close returned while a listener was running")
 		}
 	})
 }

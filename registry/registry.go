@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,7 +93,7 @@ func New(o Options) (*Registry, error) {
 	r := &Registry{
 		config:    o.Config,
 		limits:    mergeLimits{o.Config.MaxToolsPerRoute, o.Config.DefaultToolTimeout, o.Config.MaxToolTimeout},
-		static:    o.Routes,
+		static:    cleanRoutes(o.Routes),
 		only:      o.OnlyRoute,
 		fallbacks: make(map[serviceID]*Manifest),
 		fetch:     fetcher{o.Transport, o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout},
@@ -115,6 +116,19 @@ func New(o Options) (*Registry, error) {
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
+}
+
+// cleanRoutes is a copy of routes with base endpoints in their clean form.
+func cleanRoutes(routes []Route) []Route {
+	routes = slices.Clone(routes)
+	for i := range routes {
+		routes[i].Services = slices.Clone(routes[i].Services)
+		for j := range routes[i].Services {
+			s := &routes[i].Services[j]
+			s.BaseEndpoint = CleanBase(s.BaseEndpoint)
+		}
+	}
+	return routes
 }
 
 // checkOrigins finds out whether there is one origin of routes, and a way to it.

@@ -42,13 +42,43 @@ func TestStaticRoutes(t *testing.T) {
 	})
 }
 
+func TestStaticRouteThatIsNeverDue(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		off := staticService(alpha, "")
+		off.Enabled = false
+		r := w.loaded(t, static(Route{Key: "plant", Services: []Service{off}}))
+		defer r.Subscribe("plant")()
+		time.Sleep(time.Hour)
+		wantTools(t, ask(t, r, "plant"), "")
+		if got := r.NextCheck("plant"); got != 300*time.Second || w.total() != 0 {
+			t.Errorf("due in %v, %d fetches", got, w.total())
+		}
+	})
+}
+
+func TestStaticBaseEndpointIsCleaned(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.serve(alpha, "a.one")
+		service := staticService(alpha, "")
+		service.BaseEndpoint = "http://alpha.test/x/"
+		routes := []Route{{Key: "plant", Services: []Service{service}}}
+		r := w.loaded(t, static(routes...))
+		if got := ask(t, r, "plant").Tools[0].URL; got != "http://alpha.test/x/a.one" {
+			t.Errorf("called at %s", got)
+		}
+		if routes[0].Services[0].BaseEndpoint != "http://alpha.test/x/" {
+			t.Error("New changed the caller's routes")
+		}
+	})
+}
+
 func TestFallbackFile(t *testing.T) {
 	file := fallbackFile(t, manifestOf("alpha", "a.file"))
 	in(t, func(t *testing.T, w *world) {
-		w.put(alpha.url(), after(time.Second, status(503, "")))
+		w.put(alpha.url(), after(2*time.Second, status(503, "")))
 		route := Route{Key: "plant", Services: []Service{staticService(alpha, file)}}
 		r := w.registry(t, static(route))
-		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.file") }); took != time.Second {
+		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.file") }); took != 2*time.Second {
 			t.Errorf("the file served after %v: the origin comes first", took)
 		}
 		bundle := func() BundleStatus { return r.Status().Routes[0].Bundles[0] }
@@ -57,7 +87,7 @@ func TestFallbackFile(t *testing.T) {
 		}
 		// The origin wins as soon as it answers, and the file never comes back.
 		w.serve(alpha, "a.origin")
-		w.at(6)
+		w.at(7)
 		wantTools(t, ask(t, r, "plant"), "a.origin")
 		if b := bundle(); b.Condition != Healthy || b.Source != SourceOrigin {
 			t.Errorf("shown as %+v", b)

@@ -100,6 +100,23 @@ func TestStatusBeforeAnything(t *testing.T) {
 	})
 }
 
+func TestLastCheckedIsTheOldestService(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha, beta, {key: "off", prefix: "o.", disabled: true}}})
+		w.put(alpha.url(), after(2*time.Second, says(manifestOf("alpha", "a.one"))))
+		w.serve(beta, "b.one")
+		r := w.registry(t)
+		w.at(1)
+		if got := r.Status().Routes[0].LastCheckedAt; got != nil {
+			t.Errorf("checked at %v, before alpha was", got)
+		}
+		w.at(3)
+		if got := r.Status().Routes[0].LastCheckedAt; got == nil || !got.Equal(w.began) {
+			t.Errorf("checked at %v, want beta's time", got)
+		}
+	})
+}
+
 func TestStatusTellsAllBreaches(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.declare(map[string][]svc{"plant": {alpha}})

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,9 +150,9 @@ func (w *world) declare(routes map[string][]svc) { w.put(portalURL, says(portalA
 func portalAnswer(routes map[string][]svc) string {
 	type object = map[string]any
 	entries := []object{}
-	for key, services := range routes {
+	for _, key := range slices.Sorted(maps.Keys(routes)) {
 		list := []object{}
-		for _, s := range services {
+		for _, s := range routes[key] {
 			o := object{"serviceKey": s.key, "serviceDomain": s.host(), "manifestPath": "/manifest", "namePrefix": s.prefix}
 			if s.path != "" {
 				o["executionPath"] = s.path

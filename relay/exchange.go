@@ -7,7 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"tollgate/jsonwire"
 )
@@ -19,8 +19,7 @@ type exchange struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	aborted bool // the client has cancelled: nothing more may be written
+	aborted atomic.Bool // the client has cancelled: nothing more may be written
 }
 
 // run sends the message and writes what comes back.
@@ -95,9 +94,9 @@ func (r *relay) send(ctx context.Context, method string, body []byte, header htt
 // write writes one message for the client, unless the client has cancelled the
 // request it belongs to.
 func (x *exchange) write(frame []byte) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.aborted {
+	x.r.writing.Lock()
+	defer x.r.writing.Unlock()
+	if x.aborted.Load() {
 		return
 	}
 	if err := x.r.lines.WriteFrame(frame); err != nil {
@@ -105,11 +104,11 @@ func (x *exchange) write(frame []byte) {
 	}
 }
 
-// abort cancels the exchange. Nothing is written for it afterwards.
+// abort cancels the exchange. No write begins for it afterwards. It does not wait
+// for one that has begun: the client may be about to read only when it has been
+// able to write.
 func (x *exchange) abort() {
-	x.mu.Lock()
-	x.aborted = true
-	x.mu.Unlock()
+	x.aborted.Store(true)
 	x.cancel()
 }
 

@@ -24,7 +24,7 @@ const patience = 20 * time.Second
 type harness struct {
 	t     *testing.T
 	stdin *io.PipeWriter
-	lines chan string // what the relay has written
+	lines chan string // what the relay writes; it waits until a line is taken
 	done  chan error  // what Run returned
 	log   *lockedBuffer
 }
@@ -59,7 +59,7 @@ func startURL(t *testing.T, url string, change func(*Options)) *harness {
 	t.Helper()
 	inRead, inWrite := io.Pipe()
 	outRead, outWrite := io.Pipe()
-	h := &harness{t: t, stdin: inWrite, lines: make(chan string, 1000), done: make(chan error, 1), log: &lockedBuffer{}}
+	h := &harness{t: t, stdin: inWrite, lines: make(chan string), done: make(chan error, 1), log: &lockedBuffer{}}
 	o := Options{
 		URL: url, Version: "test", Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		Lines: transport.NewStdio(inRead, outWrite, 1<<20),
@@ -69,7 +69,7 @@ func startURL(t *testing.T, url string, change func(*Options)) *harness {
 	}
 	go func() {
 		h.done <- Run(t.Context(), o)
-		outWrite.Close()
+		outWrite.Close() // only the relay's end: its lines are read to the last
 	}()
 	go func() {
 		defer close(h.lines)
@@ -113,15 +113,18 @@ func (h *harness) recv() string {
 func (h *harness) finish() (rest []string, err error) {
 	h.t.Helper()
 	h.stdin.Close()
-	select {
-	case err = <-h.done:
-	case <-time.After(patience):
-		h.t.Fatal("the relay did not end")
+	limit := time.After(patience)
+	for {
+		select {
+		case line, ok := <-h.lines:
+			if !ok {
+				return rest, <-h.done // the relay closes its output when it has ended
+			}
+			rest = append(rest, line)
+		case <-limit:
+			h.t.Fatal("the relay did not end")
+		}
 	}
-	for line := range h.lines {
-		rest = append(rest, line)
-	}
-	return rest, err
 }
 
 // finishCleanly ends the input and wants nothing more and no error.

@@ -86,6 +86,7 @@ type relay struct {
 	tools  *toolTable
 	fail   context.CancelCauseFunc // ends Run
 
+	writing   sync.Mutex // held for each line, so that the next one can still be cancelled
 	exchanges sync.WaitGroup
 	slots     chan struct{} // one per exchange
 	gate      chan struct{} // closed when the messages taken so far no longer hold up the next; only take uses it

@@ -300,7 +300,9 @@ func TestCancelledRequestIsAbortedAndNotAnswered(t *testing.T) {
 	}
 }
 
-func TestCancellationWhileAnAnswerStreamsEndsIt(t *testing.T) {
+// TestCancellationReachesAFullPipe: the client reads nothing while its answer
+// streams, until it has cancelled it.
+func TestCancellationReachesAFullPipe(t *testing.T) {
 	aborted := make(chan struct{})
 	h := start(t, func(w http.ResponseWriter, r *http.Request) {
 		receive(t, r)
