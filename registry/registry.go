@@ -76,8 +76,8 @@ type Registry struct {
 	cancel context.CancelFunc
 
 	// mu orders the decisions to start something: flights, and goroutines at
-	// all. It is held for moments only and never while another lock is taken,
-	// origin.mu excepted.
+	// all. It is held for moments, and no other lock than origin.mu is taken
+	// under it.
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
