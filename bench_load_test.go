@@ -41,7 +41,7 @@ func newLoad(b *testing.B, addr string, n int, request []byte, want string) *loa
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { conn.Close() })
-		l.conns = append(l.conns, &loadConn{Conn: conn, in: bufio.NewReaderSize(conn, 64<<10)})
+		l.conns = append(l.conns, &loadConn{Conn: conn, in: bufio.NewReader(conn)})
 	}
 	return l
 }
