@@ -64,6 +64,7 @@ func (c command) prepare(ctx context.Context) *exec.Cmd {
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=10") // by default each exit takes a second
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.Dir = c.dir
 	return cmd

@@ -94,7 +94,7 @@ func TestServeAnswersOlderClientsWithoutASession(t *testing.T) {
 	if err := json.Unmarshal(hello.Result, &initialized); err != nil || hello.status != 200 {
 		t.Fatalf("initialize: status %d, %s", hello.status, hello.body)
 	}
-	if initialized.ProtocolVersion != "2025-11-25" || initialized.ServerInfo.Name != "mcp-insurance-core" || string(hello.ID) != `"a"` {
+	if initialized.ProtocolVersion != "2025-11-25" || initialized.ServerInfo.Name != "tollgate" || string(hello.ID) != `"a"` {
 		t.Errorf("initialize: %s", hello.body)
 	}
 	if len(initialized.Capabilities) != 1 || initialized.Capabilities["tools"] == nil {

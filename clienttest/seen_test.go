@@ -44,7 +44,7 @@ func (s seen) check(t *testing.T, protocol string) {
 	if s.Protocol != protocol {
 		t.Errorf("protocol version: got %q, want %q", s.Protocol, protocol)
 	}
-	if s.Server != "mcp-insurance-core" {
+	if s.Server != "tollgate" {
 		t.Errorf("server name: got %q, want the default identity", s.Server)
 	}
 	if !slices.IsSorted(s.Tools) || !slices.Contains(s.Tools, "lab.echo") || slices.Contains(s.Tools, "lab.retired") || len(s.Tools) < 20 {

@@ -15,7 +15,7 @@ import (
 // that act by them, and are documented there.
 type Config struct {
 	// Identity is the name the gateway gives itself (serverInfo.name). Default
-	// mcp-insurance-core.
+	// tollgate.
 	Identity string `yaml:"identity"`
 
 	// Transport holds listen, http and shutdown.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -57,11 +58,17 @@ func (r *relay) settle(header http.Header, answer []byte) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if version := text(result, "protocolVersion"); transport.IsFieldName(version) {
+	if version := text(result, "protocolVersion"); isVersion(version) {
 		r.version = version
 	}
 	r.session = header.Get("Mcp-Session-Id")
 }
+
+var versionForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// isVersion reports whether s can be a protocol version, a date or the name of a
+// draft. The relay repeats it in a header, so nothing else may pass.
+func isVersion(s string) bool { return versionForm.MatchString(s) }
 
 // binding says that a tool's argument is repeated in a header.
 type binding struct {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tollgate/jsonwire"
 )
 
 func TestModernRequestsCarryTheStandardHeaders(t *testing.T) {
@@ -378,4 +380,26 @@ func TestLegacyCallsNeedNoList(t *testing.T) {
 	h.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"find","arguments":{"region":"eu"}}}`)
 	h.recv()
 	h.finishCleanly()
+}
+
+func TestOnlyAVersionIsRepeatedInTheVersionHeader(t *testing.T) {
+	for version, repeated := range map[string]bool{
+		"2025-11-25": true, "2024-11-05": true, "DRAFT-2026-v1": true, "2.0_rc1": true,
+		"": false, "2025-11-25\r\nX-Api-Key: y": false, "ü": false, "a b": false, "#!|": false, strings.Repeat("1", 65): false,
+	} {
+		var got http.Header
+		h := start(t, func(w http.ResponseWriter, r *http.Request) {
+			p := receive(t, r)
+			got = p.header
+			writeJSON(w, 200, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%s}}`, p.id, jsonwire.AppendString(nil, version))
+		}, nil)
+		h.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+		h.recv()
+		h.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		h.recv()
+		h.finishCleanly()
+		if value, present := got["Mcp-Protocol-Version"]; present != repeated || repeated && value[0] != version {
+			t.Errorf("after %q was negotiated, requests say %q", version, value)
+		}
+	}
 }

@@ -45,7 +45,7 @@ type Routes interface {
 // Config is the server's part of the configuration. Start from
 // [DefaultConfig].
 type Config struct {
-	// Identity is the server's name in serverInfo. Default mcp-insurance-core.
+	// Identity is the server's name in serverInfo. Default tollgate.
 	Identity string `yaml:"identity"`
 
 	// MaxRequestBytes bounds the body of one HTTP request, in bytes. At least 1;
@@ -55,7 +55,7 @@ type Config struct {
 
 // DefaultConfig returns the defaults of operations.md.
 func DefaultConfig() Config {
-	return Config{Identity: "mcp-insurance-core", MaxRequestBytes: 4 << 20}
+	return Config{Identity: "tollgate", MaxRequestBytes: 4 << 20}
 }
 
 // Validate finds every mistake: nil, or a joined error.
