@@ -39,12 +39,18 @@ func (s source) load() (*config.Config, error) {
 }
 
 // assemble makes the parts and starts loading routes in the background. only
-// restricts the work to one route; "" is all of them. The caller closes the
-// parts.
+// restricts the work to one route, which must not be known not to exist; "" is
+// all of them. The caller closes the parts.
 func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
 	p, err := newParts(s, only, log)
 	if err != nil {
 		return nil, err
+	}
+	if only != "" {
+		if err := requireRoute(string(only), p.config, p.demo); err != nil {
+			p.close()
+			return nil, err
+		}
 	}
 	p.registry.OnChange(p.server.RouteChanged)
 	p.registry.Start()
@@ -59,16 +65,16 @@ func newParts(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 		return nil, err
 	}
 	p := &parts{config: c}
-	if err := p.make(s.Fixtures, only, log); err != nil {
+	if err := p.fill(s.Fixtures, only, log); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// make makes the parts in the order in which they need each other. After an
+// fill makes the parts in the order in which they need each other. After an
 // error, those made so far are to be closed.
-func (p *parts) make(demo fixturesFlag, only registry.RouteKey, log *slog.Logger) (err error) {
+func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger) (err error) {
 	if demo.on {
 		if p.demo, err = fixtures.Start(fixtures.Options{Dir: demo.dir, Logger: log}); err != nil {
 			return err
@@ -91,13 +97,14 @@ func (p *parts) make(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 		return err
 	}
 	p.server, err = server.New(server.Options{
-		Config:     server.Config{Identity: c.Identity, MaxRequestBytes: int64(c.Transport.HTTP.MaxRequestBytes)},
-		Routes:     p.registry,
-		Upstream:   p.upstream,
-		Version:    version,
-		CacheScope: server.CachePublic,
-		Drain:      c.Transport.Shutdown.Drain,
-		Logger:     log,
+		Identity:        c.Identity,
+		Routes:          p.registry,
+		Upstream:        p.upstream,
+		Version:         version,
+		CacheScope:      server.CachePublic,
+		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
+		Drain:           c.Transport.Shutdown.Drain,
+		Logger:          log,
 	})
 	return err
 }

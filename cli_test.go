@@ -8,8 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const goodManifest = `{"bundleId":"s","tools":[{"name":"find","description":"Finds.","inputSchema":{"type":"object"},"_meta":{"version":"1"}}]}`
@@ -23,7 +21,12 @@ func TestUsageErrors(t *testing.T) {
 		"unknown flag":           {[]string{"serve", "--frobnicate"}, []string{"--frobnicate"}},
 		"serve without anything": {[]string{"serve"}, []string{"--fixtures", "--config", "registry.portal.url", "registry.routes"}},
 		"check without anything": {[]string{"check"}, []string{"--fixtures", "--config"}},
-		"bad listen address":     {[]string{"serve", "--fixtures", "--listen", "nowhere"}, []string{"--listen", "host:port"}},
+		"bad listen address":     {[]string{"serve", "--fixtures", "--listen", "nowhere"}, []string{"--listen: want HOST:PORT"}},
+		"listen without host":    {[]string{"serve", "--fixtures", "--listen", "8080"}, []string{"--listen: want HOST:PORT"}},
+		"listen before all else": {[]string{"serve", "--config", "none.yaml", "--listen", "8080"}, []string{"--listen: want HOST:PORT"}},
+		"directory after blank":  {[]string{"tools", "--route", "a", "--fixtures", "my/dir"}, []string{"--fixtures=my/dir"}},
+		"help for nothing":       {[]string{"help", "frobnicate"}, []string{"frobnicate"}},
+		"bad header":             {[]string{"call", "--fixtures", "--route", "lab", "lab.echo", "--header", "x"}, []string{"--header number 1"}},
 		"bad log level":          {[]string{"version", "--log-level", "loud"}, []string{"--log-level"}},
 		"tools without route":    {[]string{"tools", "--fixtures"}, []string{"--route"}},
 		"call without tool":      {[]string{"call", "--fixtures", "--route", "lab"}, []string{"<tool>"}},
@@ -53,7 +56,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}} {
 		o := tollgate(t, args...)
 		if o.code != 0 {
 			t.Errorf("%v: exit code %d", args, o.code)
@@ -64,8 +67,10 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	if o := tollgate(t, "serve", "--help"); o.code != 0 || !strings.Contains(o.stdout, "$TOLLGATE_LISTEN") {
-		t.Errorf("serve --help does not name the environment variables:\n%s", o.stdout)
+	for _, args := range [][]string{{"serve", "--help"}, {"help", "serve"}} {
+		if o := tollgate(t, args...); o.code != 0 || !strings.Contains(o.stdout, "$TOLLGATE_LISTEN") {
+			t.Errorf("%v does not name the environment variables: exit code %d\n%s", args, o.code, o.stdout)
+		}
 	}
 }
 
@@ -86,8 +91,27 @@ func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 	}
 }
 
+// TestSwitchesHaveNoEnvironmentVariable: their variables would have the names of
+// settings, and one set for another purpose must not break a command.
+func TestSwitchesHaveNoEnvironmentVariable(t *testing.T) {
+	env := []string{"TOLLGATE_PORTAL=http://portal.example", "TOLLGATE_JSON=pretty", "TOLLGATE_LIVE=x", "TOLLGATE_VERSION=1.2"}
+	for _, c := range []command{
+		{args: []string{"lint", "-"}, stdin: goodManifest},
+		{args: []string{"tools", "--fixtures", "--route", "plant"}},
+		{args: []string{"check", "--fixtures"}},
+	} {
+		c.env = env
+		if o := c.run(t); o.code != 0 {
+			t.Errorf("%v: exit code %d\n%s%s", c.args, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	o := tollgate(t, "version")
+	if flag := tollgate(t, "--version"); flag != o {
+		t.Errorf("--version exits with %d and prints %s%s", flag.code, flag.stdout, flag.stderr)
+	}
 	for _, part := range []string{"tollgate ", "commit ", runtime.Version(), "2026-07-28", "2025-11-25"} {
 		if !strings.Contains(o.stdout, part) {
 			t.Errorf("version lacks %q:\n%s", part, o.stdout)
@@ -105,6 +129,11 @@ func TestCheck(t *testing.T) {
 	writeFile(t, bad, "lisen: x\nregistry:\n  refreshWait: soon\n  portal: {token: \"${SENTINEL_TOKEN}\"}\n")
 	writeFile(t, both, "registry:\n  portal: {url: \"http://portal.example/r\"}\n  routes: {a: [{id: s, manifestUrl: \"http://s.example/m\", baseEndpoint: \"http://s.example\"}]}\n")
 
+	linkLocal := filepath.Join(dir, "linklocal.yaml")
+	writeFile(t, linkLocal, "registry: {portal: {url: \"http://169.254.169.254/r\"}}\n")
+	if o := tollgate(t, "check", "--config", linkLocal); o.code != exitFailed || !strings.Contains(o.stderr, "registry.portal.url") {
+		t.Errorf("an address that is never dialled: exit code %d\n%s", o.code, o.stderr)
+	}
 	if o := tollgate(t, "check", "--config", good); o.code != 0 {
 		t.Errorf("good configuration: exit code %d\n%s", o.code, o.stderr)
 	}
@@ -135,7 +164,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheckLive(t *testing.T) {
-	if o := tollgate(t, "check", "--fixtures", "--live"); o.code != 0 {
+	if o := tollgate(t, "check", "--fixtures", "--live"); o.code != 0 || !hasLine(o.stdout, "lab: ", " tools of 1 service\n") {
 		t.Errorf("the demo: exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
 
@@ -151,7 +180,7 @@ func TestCheckLive(t *testing.T) {
 	document("/good/tool-manifest", strings.Replace(goodManifest, `"s"`, `"good"`, 1))
 	document("/bad/tool-manifest", `{"bundleId":"other","tools":[{"name":"find","inputSchema":{"type":"string"},"_meta":{"version":"1"}}]}`)
 	document("/portal", `{"routes":[
-		{"routeKey":"fine","toolServices":[{"serviceKey":"good","serviceDomain":"`+server.URL+`","manifestPath":"/good/tool-manifest"}]},
+		{"routeKey":"sound","toolServices":[{"serviceKey":"good","serviceDomain":"`+server.URL+`","manifestPath":"/good/tool-manifest"}]},
 		{"routeKey":"broken","toolServices":[{"serviceKey":"bad","serviceDomain":"`+server.URL+`","manifestPath":"/bad/tool-manifest"}]},
 		{"routeKey":"missing","toolServices":[{"serviceKey":"gone","serviceDomain":"`+server.URL+`","manifestPath":"/gone/tool-manifest"}]},
 		{"routeKey":"invalid","toolServices":[{"serviceKey":"good","serviceDomain":"ftp://x","manifestPath":"/m"}]}]}`)
@@ -173,8 +202,18 @@ func TestCheckLive(t *testing.T) {
 			t.Errorf("no line with %q:\n%s", parts, o.stdout)
 		}
 	}
-	if hasLine(o.stdout, "ERROR", "fine") {
+	if hasLine(o.stdout, "ERROR", "sound") {
 		t.Errorf("a good route is called bad:\n%s", o.stdout)
+	}
+	if o.stderr != "" {
+		t.Errorf("what is on standard output is said twice:\n%s", o.stderr)
+	}
+
+	document("/empty", `{"routes":[]}`)
+	writeFile(t, config, "registry: {portal: {url: \""+server.URL+"/empty\"}}\n")
+	o = tollgate(t, "check", "--config", config, "--live")
+	if o.code != 0 || !hasLine(o.stdout, "WARN portal /routes ") || !hasLine(o.stdout, "ok: 0 routes") {
+		t.Errorf("a Portal without routes: exit code %d\n%s", o.code, o.stdout)
 	}
 }
 
@@ -205,7 +244,7 @@ func TestLint(t *testing.T) {
 	portal := file("portal.json", `{"routes":[{"routeKey":"a","toolServices":[{"serviceKey":"s","serviceDomain":"http://s.example/path","manifestPath":"/m"}]}]}`)
 	hostile := file("hostile.json", "{\"bundleId\":\"s\",\"tools\":[],\"\\u001b[31m\\nERROR\":1,\"\\u001b[31m\\nERROR\":2}")
 
-	if o := tollgate(t, "lint", good); o.code != 0 || o.stdout != "" {
+	if o := tollgate(t, "lint", good); o.code != 0 || o.stdout != good+": ok, 1 tool\n" {
 		t.Errorf("good manifest: exit code %d\n%s", o.code, o.stdout)
 	}
 	if o := tollgate(t, "lint", warned); o.code != 0 || !strings.HasPrefix(o.stdout, "WARN "+warned+" /tools/0/name ") {
@@ -223,10 +262,25 @@ func TestLint(t *testing.T) {
 	if o := tollgate(t, "lint", "--portal", portal); o.code != exitFailed || !strings.Contains(o.stdout, "/routes/0/toolServices/0/serviceDomain ") {
 		t.Errorf("registry answer: exit code %d\n%s", o.code, o.stdout)
 	}
+	queried := file("queried.json", `{"routes":[{"routeKey":"a","toolServices":[{"serviceKey":"s","serviceDomain":"http://s.example","manifestPath":"/m","executionPath":"/x?y=1"}]}]}`)
+	if o := tollgate(t, "lint", "--portal", queried); o.code != 0 || !strings.HasPrefix(o.stdout, "WARN "+queried+" /routes/0/toolServices/0/executionPath ") {
+		t.Errorf("registry answer that is merely unwise: exit code %d\n%s", o.code, o.stdout)
+	}
+	sound := file("sound.json", `{"routes":[{"routeKey":"a","toolServices":[]},{"routeKey":"b","toolServices":[]}]}`)
+	if o := tollgate(t, "lint", "--portal", sound); o.code != 0 || o.stdout != sound+": ok, 2 routes\n" {
+		t.Errorf("sound registry answer: exit code %d\n%s", o.code, o.stdout)
+	}
+	refused := file("refused.json", `{"registryRevision":{},"routes":[{"routeKey":"a"},{"routeKey":"a","toolServices":[]}]}`)
+	o = tollgate(t, "lint", "--portal", refused)
+	for _, start := range []string{"WARN " + refused + " /registryRevision ", "ERROR " + refused + " /routes/0/toolServices ", "ERROR " + refused + " /routes/1/routeKey "} {
+		if !strings.Contains("\n"+o.stdout, "\n"+start) {
+			t.Errorf("registry answer: no line begins with %q:\n%s", start, o.stdout)
+		}
+	}
 	if o := tollgate(t, "lint", filepath.Join(dir, "none.json")); o.code != exitFailed || !strings.HasPrefix(o.stdout, "ERROR ") {
 		t.Errorf("missing file: exit code %d\n%s", o.code, o.stdout)
 	}
-	if o := (command{args: []string{"lint", "-"}, stdin: goodManifest}).run(t); o.code != 0 || o.stdout != "" {
+	if o := (command{args: []string{"lint", "-"}, stdin: goodManifest}).run(t); o.code != 0 || o.stdout != "-: ok, 1 tool\n" {
 		t.Errorf("standard input: exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
 	o = tollgate(t, "lint", hostile)
@@ -248,10 +302,10 @@ func TestLintOfAnAddress(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	if o := tollgate(t, "lint", server.URL+"/good"); o.code != 0 || o.stdout != "" {
+	if o := tollgate(t, "lint", server.URL+"/good"); o.code != 0 || o.stdout != server.URL+"/good: ok, 1 tool\n" {
 		t.Errorf("good: exit code %d\n%s", o.code, o.stdout)
 	}
-	for path, want := range map[string]string{"/moved": "status 302", "/missing": "status 404", "/endless": "larger than 1048576 bytes"} {
+	for path, want := range map[string]string{"/moved": "status 302; redirects are not followed\n", "/missing": "status 404\n", "/endless": "larger than 1048576 bytes"} {
 		if o := tollgate(t, "lint", server.URL+path); o.code != exitFailed || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: exit code %d, want %d with %q\n%s", path, o.code, exitFailed, want, o.stdout)
 		}
@@ -277,9 +331,6 @@ func TestTools(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &tools); err != nil || len(tools) != len(plantTools) {
 		t.Errorf("--json is not the array of tools (%v):\n%s", err, o.stdout)
 	}
-	if o := tollgate(t, "tools", "--fixtures", "--route", "nowhere"); o.code != exitFailed || !strings.Contains(o.stderr, "nowhere") {
-		t.Errorf("unknown route: exit code %d\n%s", o.code, o.stderr)
-	}
 }
 
 func TestCall(t *testing.T) {
@@ -293,6 +344,13 @@ func TestCall(t *testing.T) {
 	if o := call("lab.echo"); o.code != 0 || o.stdout != "{}\n" {
 		t.Errorf("without arguments: exit code %d, stdout %q\n%s", o.code, o.stdout, o.stderr)
 	}
+	fromInput := command{args: []string{"call", "--fixtures", "--route", "lab", "lab.echo", "-"}, stdin: arguments + "\n"}
+	if o := fromInput.run(t); o.code != 0 || o.stdout != arguments+"\n" {
+		t.Errorf("arguments from standard input: exit code %d, stdout %q\n%s", o.code, o.stdout, o.stderr)
+	}
+	if o := call("lab.headers", "--header", "employee-no: me"); o.code != 0 || !strings.Contains(o.stdout, `"me"`) {
+		t.Errorf("header: exit code %d, stdout %q\n%s", o.code, o.stdout, o.stderr)
+	}
 	o := call("lab.echo", arguments, "--json")
 	var result struct {
 		Content []struct{ Text string }
@@ -304,87 +362,10 @@ func TestCall(t *testing.T) {
 	if o := call("lab.fail", `{"status":422,"body":{"error":"limit"}}`); o.code != exitFailed || !strings.Contains(o.stdout, "HTTP 422") {
 		t.Errorf("failed tool: exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := call("lab.nothing"); o.code != exitFailed || !strings.Contains(o.stderr, "lab.nothing") {
+	if o := call("lab.nothing"); o.code != exitFailed || !strings.Contains(o.stderr, "lab.nothing") || strings.Contains(o.stderr, "-32602") {
 		t.Errorf("unknown tool: exit code %d\n%s", o.code, o.stderr)
 	}
 	if o := call("lab.binary"); o.code != 0 || !strings.Contains(o.stdout, "image/png") {
 		t.Errorf("binary answer: exit code %d\n%s", o.code, o.stdout)
-	}
-}
-
-func TestClientConfig(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "my config.yaml"), "")
-	absolute := filepath.Join(dir, "my config.yaml")
-	fixtures := filepath.Join(dir, "fix")
-	type entry = map[string]any
-	stdio := func(args ...any) entry { return entry{"command": binary, "args": args} }
-	tests := map[string]struct {
-		args   []string
-		member string
-		want   entry
-		hint   string
-	}{
-		"claude, configuration": {[]string{"claude", "--config", "my config.yaml"}, "mcpServers", stdio("stdio", "--route", "plant", "--config", absolute), "claude_desktop_config.json"},
-		"claude, fixtures":      {[]string{"claude", "--fixtures"}, "mcpServers", stdio("stdio", "--route", "plant", "--fixtures"), "claude_desktop_config.json"},
-		"claude, directory":     {[]string{"claude", "--fixtures=fix"}, "mcpServers", stdio("stdio", "--route", "plant", "--fixtures="+fixtures), "claude_desktop_config.json"},
-		"claude, remote":        {[]string{"claude", "--http", "https://gw.example"}, "mcpServers", stdio("stdio", "--url", "https://gw.example/mcp/plant"), "claude_desktop_config.json"},
-		"vscode":                {[]string{"vscode", "--fixtures"}, "servers", entry{"type": "stdio", "command": binary, "args": []any{"stdio", "--route", "plant", "--fixtures"}}, ".vscode/mcp.json"},
-		"vscode, remote":        {[]string{"vscode", "--http", "https://gw.example/mcp"}, "servers", entry{"type": "http", "url": "https://gw.example/mcp/plant"}, ".vscode/mcp.json"},
-		"cursor":                {[]string{"cursor", "--fixtures"}, "mcpServers", stdio("stdio", "--route", "plant", "--fixtures"), ".cursor/mcp.json"},
-		"cursor, remote":        {[]string{"cursor", "--http", "https://gw.example/base/mcp/plant/"}, "mcpServers", entry{"url": "https://gw.example/base/mcp/plant"}, ".cursor/mcp.json"},
-		"inspector":             {[]string{"inspector", "--fixtures"}, "mcpServers", entry{"type": "stdio", "command": binary, "args": []any{"stdio", "--route", "plant", "--fixtures"}}, "--server tollgate-plant"},
-		"inspector, remote":     {[]string{"inspector", "--http", "http://127.0.0.1:8080"}, "mcpServers", entry{"type": "streamable-http", "url": "http://127.0.0.1:8080/mcp/plant"}, "--server tollgate-plant"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			o := command{args: append([]string{"client-config", "--route", "plant"}, test.args...), dir: dir}.run(t)
-			if o.code != 0 {
-				t.Fatalf("exit code %d\n%s", o.code, o.stderr)
-			}
-			var got map[string]map[string]entry
-			if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
-				t.Fatalf("stdout is not JSON (%v):\n%s", err, o.stdout)
-			}
-			want := map[string]map[string]entry{test.member: {"tollgate-plant": test.want}}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if !strings.Contains(o.stderr, test.hint) {
-				t.Errorf("stderr does not say where it goes (%q): %s", test.hint, o.stderr)
-			}
-		})
-	}
-}
-
-func TestClientConfigSnippetWorks(t *testing.T) {
-	o := tollgate(t, "client-config", "claude", "--route", "plant", "--fixtures")
-	var got struct {
-		Servers map[string]struct{ Args []string } `json:"mcpServers"`
-	}
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
-		t.Fatal(err)
-	}
-	lines := conversations["2025-11-25"]
-	checkConversation(t, command{args: got.Servers["tollgate-plant"].Args, stdin: strings.Join(lines, "\n"), dir: t.TempDir()}.run(t))
-}
-
-func TestClientConfigRefusesATemporaryExecutable(t *testing.T) {
-	for path, temporary := range map[string]bool{
-		"/tmp/go-build3906472341/b001/exe/tollgate":                            true,
-		"/root/.cache/go-build/4b/" + strings.Repeat("4b", 32) + "-d/tollgate": true,
-		"/ci/gocache/4b/" + strings.Repeat("4b", 32) + "-d/tollgate":           true,
-		`C:\Users\me\AppData\Local\Temp\go-build1234\b001\exe\tollgate.exe`:    true,
-		"/usr/local/bin/tollgate":                                              false,
-		"/home/me/go-builder/tollgate":                                         false,
-		`C:\Program Files\tollgate\tollgate.exe`:                               false,
-	} {
-		if got := temporaryExecutable(path); got != temporary {
-			t.Errorf("temporaryExecutable(%q) = %v", path, got)
-		}
-	}
-	out := shellFailing(t, "go run . client-config claude --route plant --fixtures")
-	if !strings.Contains(out, "go build -o tollgate .") || strings.Contains(out, "mcpServers") {
-		t.Errorf("go run prints a snippet that is dead tomorrow, or does not say what to do:\n%s", out)
 	}
 }

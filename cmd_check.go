@@ -14,7 +14,7 @@ import (
 
 // checkCmd validates a configuration, and what it points to.
 type checkCmd struct {
-	Live bool `help:"Also fetch the Portal's answer and all manifests once, and print every breach."`
+	Live bool `env:"-" help:"Also fetch the Portal's answer and all manifests once, and print every breach."`
 	source
 }
 
@@ -50,66 +50,73 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 }
 
 // liveReport prints what one fetch of everything found, a line each in the form
-// of lint. A service that several routes share is reported once.
+// of lint. A service that several routes share is reported once. Its methods
+// report whether anything is wrong.
 type liveReport struct {
-	to     io.Writer
-	failed bool
-	seen   map[registry.ServiceKey]*registry.Failure
+	to   io.Writer
+	seen map[registry.ServiceKey]*registry.Failure
 }
 
-// print reports whether anything is wrong.
 func (r *liveReport) print(status registry.Status) (failed bool) {
 	r.seen = map[registry.ServiceKey]*registry.Failure{}
 	if status.Portal != nil {
-		r.failure("portal", status.Portal.Failure)
+		failed = r.failure("portal", status.Portal.Failure)
 	}
 	for _, route := range status.Routes {
-		r.route(route)
+		failed = r.route(route) || failed
 	}
-	if !r.failed {
-		fmt.Fprintf(r.to, "ok: %d routes\n", len(status.Routes))
+	if !failed {
+		if len(status.Routes) == 0 { // no static route is none: only a Portal can say so
+			r.finding("portal", registry.Finding{Level: registry.Warning, Pointer: "/routes", Text: "declares no route: there is nothing to serve"})
+		}
+		fmt.Fprintf(r.to, "ok: %s\n", counted(len(status.Routes), "route"))
 		for _, route := range status.Routes {
-			fmt.Fprintf(r.to, "  %s: %d tools of %d services\n", route.Key, route.Tools, len(route.Bundles))
+			fmt.Fprintf(r.to, "  %s: %s of %s\n", route.Key, counted(route.Tools, "tool"), counted(len(route.Bundles), "service"))
 		}
 	}
-	return r.failed
+	return failed
 }
 
-func (r *liveReport) route(route registry.RouteStatus) {
+func (r *liveReport) route(route registry.RouteStatus) (failed bool) {
 	name := "route:" + string(route.Key)
-	before := r.failed
-	r.failed = false
 	for _, breach := range route.Breaches {
-		r.finding(name, breach)
+		failed = r.finding(name, breach) || failed
 	}
 	for _, bundle := range route.Bundles {
-		if bundle.Failure == nil || r.seen[bundle.ID] == bundle.Failure {
-			r.failed = r.failed || bundle.Failure != nil
-			continue
-		}
-		r.seen[bundle.ID] = bundle.Failure
-		r.failure("service:"+string(bundle.ID), bundle.Failure)
+		failed = r.service(bundle) || failed
 	}
-	if route.RefusedReason != nil && !r.failed {
+	if route.RefusedReason != nil && !failed {
 		// Everything is valid by itself but does not fit together.
-		r.finding(name, registry.Finding{Level: registry.Breach, Text: *route.RefusedReason})
+		return r.finding(name, registry.Finding{Level: registry.Breach, Text: *route.RefusedReason})
 	}
-	r.failed = r.failed || before
+	return failed
 }
 
-func (r *liveReport) failure(name string, failure *registry.Failure) {
+func (r *liveReport) service(bundle registry.BundleStatus) (failed bool) {
+	if bundle.Failure == nil {
+		return false
+	}
+	if r.seen[bundle.ID] == bundle.Failure {
+		return true // and printed
+	}
+	r.seen[bundle.ID] = bundle.Failure
+	return r.failure("service:"+string(bundle.ID), bundle.Failure)
+}
+
+func (r *liveReport) failure(name string, failure *registry.Failure) (failed bool) {
 	switch {
 	case failure == nil:
+		return false
 	case len(failure.Findings) == 0:
-		r.finding(name, registry.Finding{Level: registry.Breach, Text: "cannot be fetched: " + failure.Error()})
-	default:
-		for _, finding := range failure.Findings {
-			r.finding(name, finding)
-		}
+		return r.finding(name, registry.Finding{Level: registry.Breach, Text: "cannot be fetched: " + failure.Error()})
 	}
+	for _, finding := range failure.Findings {
+		failed = r.finding(name, finding) || failed
+	}
+	return failed
 }
 
-func (r *liveReport) finding(name string, f registry.Finding) {
+func (r *liveReport) finding(name string, f registry.Finding) (failed bool) {
 	printFinding(r.to, name, f)
-	r.failed = r.failed || f.Level == registry.Breach
+	return f.Level == registry.Breach
 }

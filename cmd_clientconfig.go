@@ -1,33 +1,41 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"tollgate/config"
+	"tollgate/fixtures"
+	"tollgate/registry"
 )
 
 // clientConfigCmd prints what a client's own configuration needs to use a
 // route. The snippet goes to standard output, where to put it to standard error.
 type clientConfigCmd struct {
-	Client string `arg:"" enum:"claude,vscode,cursor,inspector" help:"Which client: ${enum}."`
-	Route  string `required:"" placeholder:"KEY" help:"The route to use."`
-	HTTP   string `name:"http" placeholder:"URL" help:"Address of a running gateway: the client connects to it instead of starting a gateway itself."`
+	Client string   `arg:"" enum:"claude,vscode,cursor,inspector" help:"Which client: ${enum}."`
+	Route  string   `required:"" placeholder:"KEY" help:"The route to use."`
+	HTTP   string   `name:"http" placeholder:"URL" help:"Address of a running gateway: the client connects to it instead of starting a gateway itself."`
+	Header []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the caller, for an entry that starts tollgate. May be given several times."`
 	source
 }
 
 // clientEntry is one server in a client's configuration. The clients agree on
 // these members and differ in what stands around them.
 type clientEntry struct {
-	Type    string   `json:"type,omitempty"`
-	URL     string   `json:"url,omitempty"`
-	Command string   `json:"command,omitempty"`
-	Args    []string `json:"args,omitempty"`
+	Type    string            `json:"type,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
 }
 
 // client is how one client is configured.
@@ -46,28 +54,95 @@ var knownClients = map[string]client{
 	"inspector": {member: "mcpServers", stdio: "stdio", http: "streamable-http", place: "MCP Inspector: save it as mcp.json, then run: npx @modelcontextprotocol/inspector --config mcp.json --server %s"},
 }
 
-// Run prints the snippet.
-func (c clientConfigCmd) Run(std streams) error {
+// Run prints the snippet of what would start, or says why it would not.
+func (c clientConfigCmd) Run(parsed *kong.Context, std streams) error {
 	as := knownClients[c.Client]
+	if err := c.check(parsed, as); err != nil {
+		return err
+	}
+	variables, err := c.inspect()
+	if err != nil {
+		return err
+	}
 	entry, err := c.entry(as)
 	if err != nil {
 		return err
 	}
-	name := "tollgate-" + c.Route
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+	if len(variables) > 0 {
+		entry.Env = map[string]string{}
+		for _, name := range variables {
+			entry.Env[name] = "${" + name + "}" // forgotten there, it counts as not set
+		}
+	}
+	c.explain(std.errors, as, entry, variables)
+	enc := json.NewEncoder(std.out)
 	enc.SetEscapeHTML(false) // a URL's & stays readable
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(map[string]any{as.member: map[string]clientEntry{name: entry}}); err != nil {
-		return err
-	}
+	return enc.Encode(map[string]any{as.member: map[string]clientEntry{c.name(): entry}})
+}
+
+// name is what the client calls the server.
+func (c clientConfigCmd) name() string { return "tollgate-" + c.Route }
+
+// explain says where the snippet goes and what the user has to fill in.
+func (c clientConfigCmd) explain(to io.Writer, as client, entry clientEntry, variables []string) {
 	place := as.place
 	if strings.Contains(place, "%s") {
-		place = fmt.Sprintf(place, name)
+		place = fmt.Sprintf(place, c.name())
 	}
-	fmt.Fprintln(std.errors, place)
-	_, err = std.out.Write(b.Bytes())
-	return err
+	fmt.Fprintln(to, place)
+	if len(variables) > 0 {
+		fmt.Fprintf(to, "The configuration uses environment variables, which clients do not pass on; fill in \"env\": %s\n", strings.Join(variables, ", "))
+	}
+	if c.HTTP != "" && entry.Command != "" {
+		fmt.Fprintln(to, `If the gateway wants an API key, add it to the entry: "env": {"TOLLGATE_API_KEY": "…"}`)
+	}
+}
+
+// check judges what the command line alone tells.
+func (c clientConfigCmd) check(parsed *kong.Context, as client) error {
+	for _, f := range registry.CheckRoute(registry.Route{Key: registry.RouteKey(c.Route)}) {
+		return &usageError{"--route: " + f.Text}
+	}
+	if _, err := parseHeaders(c.Header); err != nil {
+		return err
+	}
+	local := c.Config != "" || c.Fixtures.on
+	switch {
+	case c.HTTP == "" && !local:
+		return &usageError{"say where the route comes from: --config FILE, --fixtures, or --http URL of a running gateway"}
+	case c.HTTP != "" && local:
+		return &usageError{flagName(parsed, "http") + " is for a gateway that has its own configuration; leave out " + c.source.names(parsed)}
+	case c.HTTP != "" && !as.httpOnly && len(c.Header) > 0:
+		return &usageError{"--header is for entries that start tollgate; " + c.Client + " connects by itself and keeps headers in its own configuration"}
+	}
+	return nil
+}
+
+// inspect finds out whether a gateway started by the snippet would serve the
+// route, and returns the environment variables its configuration uses. They need
+// not be set here.
+func (c clientConfigCmd) inspect() (variables []string, err error) {
+	if c.HTTP != "" {
+		return nil, nil
+	}
+	settings := config.Default()
+	if c.Config != "" {
+		if settings, variables, err = config.Inspect(c.Config, os.LookupEnv); err != nil {
+			return nil, err
+		}
+	}
+	if err := settings.CheckOrigin(c.Fixtures.on); err != nil {
+		return nil, err
+	}
+	var demo *fixtures.Demo
+	if c.Fixtures.on {
+		if demo, err = fixtures.Start(fixtures.Options{Dir: c.Fixtures.dir}); err != nil {
+			return nil, err
+		}
+		defer demo.Close()
+	}
+	return variables, requireRoute(c.Route, settings, demo)
 }
 
 func (c clientConfigCmd) entry(as client) (clientEntry, error) {
@@ -81,25 +156,16 @@ func (c clientConfigCmd) entry(as client) (clientEntry, error) {
 	if !as.httpOnly {
 		return clientEntry{Type: as.http, URL: endpoint}, nil
 	}
-	exe, err := installedExecutable()
-	if err != nil {
-		return clientEntry{}, err
-	}
-	return clientEntry{Type: as.stdio, Command: exe, Args: []string{"stdio", "--url", endpoint}}, nil
+	return c.command(as, "stdio", "--url", endpoint)
 }
 
 // localEntry is a command the client starts by itself, from any directory.
 func (c clientConfigCmd) localEntry(as client) (clientEntry, error) {
-	exe, err := installedExecutable()
-	if err != nil {
-		return clientEntry{}, err
-	}
 	args := []string{"stdio", "--route", c.Route}
-	switch {
-	case c.Config != "" && c.Fixtures.on:
-		return clientEntry{}, &usageError{"--config and --fixtures exclude each other here"}
-	case c.Config != "":
+	if c.Config != "" {
 		args = append(args, "--config", c.Config) // absolute: the flag is a path to kong
+	}
+	switch {
 	case c.Fixtures.dir != "":
 		dir, err := filepath.Abs(c.Fixtures.dir)
 		if err != nil {
@@ -108,8 +174,19 @@ func (c clientConfigCmd) localEntry(as client) (clientEntry, error) {
 		args = append(args, "--fixtures="+dir)
 	case c.Fixtures.on:
 		args = append(args, "--fixtures")
-	default:
-		return clientEntry{}, &usageError{"say where the route comes from: --config FILE, --fixtures, or --http URL of a running gateway"}
+	}
+	return c.command(as, args...)
+}
+
+// command is an entry that starts this program with args and the caller's
+// headers.
+func (c clientConfigCmd) command(as client, args ...string) (clientEntry, error) {
+	exe, err := installedExecutable()
+	if err != nil {
+		return clientEntry{}, err
+	}
+	for _, line := range c.Header {
+		args = append(args, "--header", line)
 	}
 	return clientEntry{Type: as.stdio, Command: exe, Args: args}, nil
 }

@@ -19,13 +19,14 @@ import (
 // gateway's own validators.
 type lintCmd struct {
 	Documents []string `arg:"" name:"file" help:"Manifests: files, or http(s) addresses to fetch. - is standard input."`
-	Portal    bool     `help:"The documents are registry answers of a Portal, not manifests."`
+	Portal    bool     `env:"-" help:"The documents are registry answers of a Portal, not manifests."`
 }
 
 // lintFetchTimeout bounds the fetch of one document, answer included.
 const lintFetchTimeout = 10 * time.Second
 
-// Run prints one line per finding and fails when any is a breach.
+// Run prints one line per finding, or one that says that there is none, and fails
+// when any is a breach.
 func (c lintCmd) Run(ctx context.Context, std streams) error {
 	limits := registry.DefaultConfig()
 	maxBytes := limits.Manifest.MaxBytes
@@ -39,6 +40,9 @@ func (c lintCmd) Run(ctx context.Context, std streams) error {
 		if err == nil {
 			findings = c.lint(data)
 		}
+		if len(findings) == 0 {
+			fmt.Fprintf(std.out, "%s: ok, %s\n", shownName(name), c.counted(data))
+		}
 		for _, f := range findings {
 			printFinding(std.out, shownName(name), f)
 			failed = failed || f.Level == registry.Breach
@@ -51,17 +55,20 @@ func (c lintCmd) Run(ctx context.Context, std streams) error {
 }
 
 func (c lintCmd) lint(data []byte) []registry.Finding {
-	if !c.Portal {
-		return registry.LintManifest(data, registry.ManifestRules{})
+	if c.Portal {
+		return registry.LintPortal(data)
 	}
-	declaration, findings := registry.ParsePortal(data)
-	if declaration == nil {
-		return findings
+	return registry.LintManifest(data, registry.ManifestRules{})
+}
+
+// counted says what a document without findings declares.
+func (c lintCmd) counted(data []byte) string {
+	if c.Portal {
+		answer, _ := registry.ParsePortal(data)
+		return counted(len(answer.Routes), "route")
 	}
-	for _, route := range declaration.Routes {
-		findings = append(findings, route.Breaches...)
-	}
-	return findings
+	manifest, _ := registry.ParseManifest(data, registry.ManifestRules{})
+	return counted(len(manifest.Tools), "tool")
 }
 
 // printFinding writes "LEVEL file pointer text" on one line. The pointer to the
@@ -89,6 +96,14 @@ func oneLine(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// counted is a number with its noun: 1 tool, 2 tools.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
@@ -144,8 +159,11 @@ func fetchDocument(ctx context.Context, address string, maxBytes int) ([]byte, e
 		return nil, fmt.Errorf("cannot be fetched: %w", err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	switch {
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		return nil, fmt.Errorf("cannot be fetched: status %d; redirects are not followed", resp.StatusCode)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("cannot be fetched: status %d", resp.StatusCode)
 	}
 	return readBounded(resp.Body, maxBytes)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"tollgate/registry"
 	"tollgate/transport"
 )
 
@@ -24,6 +26,12 @@ type serveCmd struct {
 // when their first load is over, a line in the log says so, and the demo shows
 // what to try.
 func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
+	if err := c.check(); err != nil {
+		return err // before anything is fetched
+	}
+	// A reader of the log or of standard output that goes away must not take the
+	// gateway with it.
+	signal.Ignore(syscall.SIGPIPE)
 	p, err := assemble(c.source, "", log)
 	if err != nil {
 		return err
@@ -32,16 +40,14 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	if c.Listen != "" {
 		settings.Listen = c.Listen
 	}
-	if err := settings.Validate(); err != nil {
-		p.close()
-		return &usageError{"--listen: " + err.Error()}
-	}
 
 	// The first signal starts the drain, the second ends everything at once.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
+	open, closing := context.WithCancel(ctx)
+	defer closing()
 	var announcing sync.WaitGroup
 	err = transport.Serve(ctx, transport.ServeOptions{
 		Config:  settings,
@@ -49,7 +55,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		Signals: signals,
 		Ready: func(addr net.Addr) {
 			log.Info("listening", "address", addr.String())
-			announcing.Go(func() { p.announce(std.out, baseURL(settings, addr), log) })
+			announcing.Go(func() { p.announce(open, std.out, baseURL(settings, addr), log) })
 		},
 		CloseStreams: p.server.CloseStreams,
 		Logger:       log,
@@ -57,25 +63,90 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	if errors.Is(err, transport.ErrCut) {
 		return err // at once: nothing is waited for
 	}
+	closing()
 	p.close()
 	announcing.Wait()
-	return err
+	return listenFault(settings.Listen, err)
 }
 
-// announce waits for the first load, which also ends when the parts are closed,
-// and tells what came of it.
-func (p *parts) announce(to io.Writer, base string, log *slog.Logger) {
-	<-p.registry.Preloaded()
-	routes := p.registry.Status().Routes
-	ready := 0
-	for _, route := range routes {
-		if route.ContentHash != "" {
-			ready++
-		}
+// check judges the flag as the configuration's key is judged.
+func (c serveCmd) check() error {
+	if c.Listen == "" {
+		return nil
 	}
-	log.Info("first load is over", "routes", len(routes), "ready", ready)
+	settings := transport.DefaultConfig()
+	settings.Listen = c.Listen
+	if e, ok := errors.AsType[*transport.ConfigError](settings.Validate()); ok {
+		return &usageError{"--listen: " + e.Text}
+	}
+	return nil
+}
+
+// listenFault says of an address that cannot be listened on what can be done;
+// other errors stay as they are.
+func listenFault(address string, err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "listen" {
+		return err
+	}
+	cause := op.Err
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		cause = number // without the name of the system call
+	}
+	return fmt.Errorf("listen on %s: %w: choose another with --listen", address, cause)
+}
+
+// announce waits for the first load and tells what came of it, unless ctx ends
+// before.
+func (p *parts) announce(ctx context.Context, to io.Writer, base string, log *slog.Logger) {
+	select {
+	case <-p.registry.Preloaded():
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	status := p.registry.Status()
+	logFirstLoad(status, log)
 	if p.demo != nil {
 		welcome(to, base, p.demo)
+		return
+	}
+	logAddresses(status, base, log)
+}
+
+// logFirstLoad sums up the first load. What cannot be served is worth a warning:
+// it may be all there is.
+func logFirstLoad(status registry.Status, log *slog.Logger) {
+	missing := routesWithoutList(status)
+	attrs := []any{"routes", len(status.Routes), "ready", len(status.Routes) - len(missing)}
+	level := slog.LevelInfo
+	if len(status.Routes) == 0 || len(missing) > 0 {
+		level = slog.LevelWarn
+	}
+	if status.Portal != nil && status.Portal.LastFailureReason != nil {
+		level = slog.LevelWarn
+		attrs = append(attrs, "portal", *status.Portal.LastFailureReason)
+	}
+	if len(missing) > 0 {
+		attrs = append(attrs, "withoutList", atMost(missing))
+	}
+	log.Log(context.Background(), level, "first load is over", attrs...)
+}
+
+// logAddresses tells where the routes that have a list are served.
+func logAddresses(status registry.Status, base string, log *slog.Logger) {
+	ready := 0
+	for _, route := range status.Routes {
+		if route.ContentHash == "" {
+			continue
+		}
+		if ready++; ready <= shownRoutes {
+			log.Info("serving", "route", route.Key, "url", base+"/mcp/"+string(route.Key), "tools", route.Tools)
+		}
+	}
+	if ready > shownRoutes {
+		log.Info("serving more routes at "+base+"/mcp/{routeKey}", "routes", ready-shownRoutes)
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
+
+	"github.com/alecthomas/kong"
 
 	"tollgate/config"
 	"tollgate/registry"
@@ -27,28 +30,59 @@ type stdioCmd struct {
 }
 
 // Run serves until standard input ends.
-func (c stdioCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
+func (c stdioCmd) Run(ctx context.Context, parsed *kong.Context, std streams, log *slog.Logger) error {
 	header, err := parseHeaders(c.Header)
 	if err != nil {
 		return err
 	}
+	if err := c.check(parsed); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	switch {
-	case (c.Route == "") == (c.URL == ""):
-		return &usageError{"give --route KEY to serve a route here, or --url URL to relay to a remote gateway"}
-	case c.URL != "" && (c.Config != "" || c.Fixtures.on):
-		return &usageError{"--url relays to a gateway that has its own configuration; leave out --config and --fixtures"}
-	case c.URL != "":
+	// A client that closes its end of standard output would kill the process in
+	// the middle of a call. Ignored, the signal leaves an error of the write, which
+	// ends the session.
+	signal.Ignore(syscall.SIGPIPE)
+	if c.URL != "" {
 		return unlessStopped(ctx, c.relay(ctx, std, log, header))
 	}
+	return unlessStopped(ctx, c.serve(ctx, std, log, header))
+}
+
+// check refuses flags that do not go together.
+func (c stdioCmd) check(parsed *kong.Context) error {
+	switch {
+	case c.Route == "" && c.URL == "":
+		return &usageError{"give --route KEY to serve a route here, or --url URL to relay to a remote gateway"}
+	case c.Route != "" && c.URL != "":
+		return &usageError{fmt.Sprintf("%s serves a route here, %s relays to a remote gateway: give one of them, not both",
+			flagName(parsed, "route"), flagName(parsed, "url"))}
+	case c.URL != "" && (c.Config != "" || c.Fixtures.on):
+		return &usageError{flagName(parsed, "url") + " relays to a gateway that has its own configuration; leave out " + c.source.names(parsed)}
+	}
+	return nil
+}
+
+// serve serves one route of this process. A client shows little of why a route
+// has no tools, so the log says it.
+func (c stdioCmd) serve(ctx context.Context, std streams, log *slog.Logger, header http.Header) error {
 	p, err := assemble(c.source, registry.RouteKey(c.Route), log)
 	if err != nil {
 		return err
 	}
+	var looking sync.WaitGroup
+	defer looking.Wait()
 	defer p.close()
+	open, closing := context.WithCancel(ctx)
+	defer closing()
+	looking.Go(func() {
+		if fault := p.routeFault(open, c.Route); fault != nil {
+			log.Warn(fault.Error())
+		}
+	})
 	lines := transport.NewStdio(std.in, std.out, p.config.Transport.HTTP.MaxRequestBytes)
-	return unlessStopped(ctx, p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header))
+	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header)
 }
 
 // unlessStopped is err, but nil when a signal asked the process to end: that a

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +14,7 @@ import (
 	"syscall"
 	"text/tabwriter"
 
+	"tollgate/config"
 	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/server"
@@ -19,17 +22,19 @@ import (
 
 // toolsCmd lists a route's tools as an agent gets them.
 type toolsCmd struct {
-	Route string `required:"" placeholder:"KEY" help:"The route."`
-	JSON  bool   `name:"json" help:"Print the JSON array agents get, instead of a table."`
+	Route  string   `required:"" placeholder:"KEY" help:"The route."`
+	Header []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the caller. May be given several times."`
+	JSON   bool     `name:"json" env:"-" help:"Print the JSON array agents get, instead of a table."`
 	source
 }
 
 // Run prints the list.
 func (c toolsCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
-	return withClient(ctx, c.source, c.Route, log, func(ctx context.Context, client *server.Client) error {
+	look := looker{c.source, c.Route, c.Header, log}
+	return look.with(ctx, func(ctx context.Context, client *server.Client) error {
 		tools, err := client.Tools(ctx)
 		if err != nil {
-			return fmt.Errorf("route %s: %w", c.Route, err)
+			return fmt.Errorf("route %s: %w", c.Route, inWords(err))
 		}
 		if c.JSON {
 			fmt.Fprintf(std.out, "%s\n", tools)
@@ -68,28 +73,47 @@ func firstSentence(text string) string {
 
 // callCmd calls one tool through the real pipeline.
 type callCmd struct {
-	Tool      string `arg:"" help:"The tool's full name."`
-	Arguments string `arg:"" optional:"" name:"json" help:"The arguments: a JSON object, sent as it is."`
-	Route     string `required:"" placeholder:"KEY" help:"The route."`
-	JSON      bool   `name:"json" help:"Print the whole JSON result agents get, instead of its content."`
+	Tool      string   `arg:"" help:"The tool's full name."`
+	Arguments string   `arg:"" optional:"" name:"json" help:"The arguments: a JSON object, sent as it is. - reads it from standard input."`
+	Route     string   `required:"" placeholder:"KEY" help:"The route."`
+	Header    []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the caller, for the headers that pass through to Tool Services. May be given several times."`
+	JSON      bool     `name:"json" env:"-" help:"Print the whole JSON result agents get, instead of its content."`
 	source
 }
 
 // Run prints the result and fails when the tool did.
 func (c callCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
-	arguments := []byte(strings.TrimSpace(c.Arguments))
-	if len(arguments) == 0 {
-		arguments = nil
-	} else if err := jsonwire.Check(arguments, jsonwire.Limits{Duplicates: true}); err != nil || jsonwire.KindOf(arguments) != jsonwire.KindObject {
-		return &usageError{"the arguments must be a JSON object, such as '{\"limit\": 3}'"}
+	arguments, err := c.arguments(std.in)
+	if err != nil {
+		return err
 	}
-	return withClient(ctx, c.source, c.Route, log, func(ctx context.Context, client *server.Client) error {
+	look := looker{c.source, c.Route, c.Header, log}
+	return look.with(ctx, func(ctx context.Context, client *server.Client) error {
 		result, err := client.Call(ctx, c.Tool, arguments)
 		if err != nil {
-			return fmt.Errorf("route %s, tool %s: %w", c.Route, c.Tool, err)
+			return fmt.Errorf("route %s, tool %s: %w", c.Route, c.Tool, inWords(err))
 		}
 		return printResult(std.out, result, c.JSON)
 	})
+}
+
+// arguments are the tool's, nil for none. They are sent as they are.
+func (c callCmd) arguments(stdin io.Reader) ([]byte, error) {
+	arguments := []byte(c.Arguments)
+	if c.Arguments == "-" {
+		var err error
+		if arguments, err = readBounded(stdin, config.Default().Transport.HTTP.MaxRequestBytes); err != nil {
+			return nil, fmt.Errorf("standard input %w", err)
+		}
+	}
+	arguments = bytes.TrimSpace(arguments)
+	if len(arguments) == 0 {
+		return nil, nil
+	}
+	if err := jsonwire.Check(arguments, jsonwire.Limits{Duplicates: true}); err != nil || jsonwire.KindOf(arguments) != jsonwire.KindObject {
+		return nil, &usageError{"the arguments must be a JSON object, such as '{\"limit\": 3}'"}
+	}
+	return arguments, nil
 }
 
 // printResult prints a tool result's content, or all of it, and returns
@@ -135,17 +159,41 @@ func printContent(to io.Writer, item json.RawMessage) {
 	}
 }
 
-// withClient runs f with a client of one route, in a gateway that exists for that
-// long. An interrupt cancels ctx.
-func withClient(ctx context.Context, s source, key string, log *slog.Logger, f func(context.Context, *server.Client) error) error {
+// looker is what a command needs to look at one route, in a gateway that exists
+// for that long.
+type looker struct {
+	source
+	route  string
+	header []string // "name: value"
+	log    *slog.Logger
+}
+
+// with runs f with a client of the route, if the route has tools. An interrupt
+// cancels ctx.
+func (l looker) with(ctx context.Context, f func(context.Context, *server.Client) error) error {
+	header, err := parseHeaders(l.header)
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := assemble(s, registry.RouteKey(key), log)
+	p, err := assemble(l.source, registry.RouteKey(l.route), l.log)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	client := p.server.Client(ctx, registry.RouteKey(key), nil)
+	if fault := p.routeFault(ctx, l.route); fault != nil {
+		return fault
+	}
+	client := p.server.Client(ctx, registry.RouteKey(l.route), header)
 	defer client.Close()
 	return f(ctx, client)
+}
+
+// inWords is err without the number MCP clients tell errors apart by.
+func inWords(err error) error {
+	if refusal, ok := errors.AsType[*server.RPCError](err); ok {
+		return errors.New(refusal.Message)
+	}
+	return err
 }

@@ -6,10 +6,23 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/alecthomas/kong"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 type versionCmd struct{}
+
+// versionFlag makes --version, which people try first, the command version.
+type versionFlag bool
+
+// BeforeReset prints and exits before anything else on the command line counts.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	if err := (versionCmd{}).Run(streams{out: app.Stdout}); err != nil {
+		return err
+	}
+	app.Exit(0)
+	return nil
+}
 
 // Run prints one fact per line.
 func (versionCmd) Run(std streams) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -8,12 +9,21 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// newLogger logs to file: coloured lines on a terminal, JSON anywhere else.
-func newLogger(file *os.File, level slog.Level) *slog.Logger {
-	if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return slog.New(tint.NewTextHandler(file, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
+// newLogger logs to a writer: coloured lines on a terminal, JSON anywhere else.
+func newLogger(to io.Writer, level slog.Level) *slog.Logger {
+	if isTerminal(to) {
+		return slog.New(tint.NewTextHandler(to, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
 	}
-	return slog.New(slog.NewJSONHandler(file, &slog.HandlerOptions{Level: level, ReplaceAttr: readableDuration}))
+	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level, ReplaceAttr: readableDuration}))
+}
+
+func isTerminal(to io.Writer) bool {
+	file, ok := to.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // readableDuration writes durations as 35s instead of nanoseconds.

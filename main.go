@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -32,10 +34,13 @@ func (e *usageError) Error() string { return e.text }
 // errFailedCheck ends a command with exit code 1 whose output already says why.
 var errFailedCheck = errors.New("failed check")
 
-// cli is the grammar. Every flag can be set by TOLLGATE_{FLAG}, too; secrets are
+// cli is the grammar. Every flag can be set by TOLLGATE_{FLAG}, too, but for the
+// switches of a single run (env:"-"): --live, --portal and --json change what a
+// command does, and their variables would have the names of settings. Secrets are
 // read from the environment or from files only and have no flag.
 type cli struct {
-	LogLevel string `enum:",debug,info,warn,error" default:"" placeholder:"LEVEL" help:"What to log, to standard error: debug, info, warn or error. Without it, serve and stdio log info, the others warn."`
+	LogLevel    string      `enum:",debug,info,warn,error" default:"" placeholder:"LEVEL" help:"What to log, to standard error: debug, info, warn or error. Without it, serve and stdio log info, the others error."`
+	ShowVersion versionFlag `name:"version" env:"-" help:"Print what the command version prints."`
 
 	Serve        serveCmd        `cmd:"" help:"Run the HTTP gateway."`
 	Stdio        stdioCmd        `cmd:"" help:"Serve one route over standard input and output, for desktop clients."`
@@ -55,6 +60,10 @@ type streams struct {
 
 func main() {
 	dropUnset()
+	// Parts of the standard library report through package log: net/http quotes
+	// what a peer sends without being asked, which may be anybody's data. There is
+	// no level at which that may be shown, and nothing of ours logs there.
+	log.SetOutput(io.Discard)
 	os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
@@ -72,21 +81,30 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintln(std.errors, "tollgate:", err)
 		return exitFailed
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(withHelp(args))
 	if err != nil {
-		fmt.Fprintf(std.errors, "tollgate: %v\nRun \"tollgate --help\" for the commands.\n", err)
+		fmt.Fprintf(std.errors, "tollgate: %v%s\nRun \"tollgate --help\" for the commands.\n", err, fixturesHint(args, err))
 		return exitUsage
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	parsed.Bind(std, newLogger(os.Stderr, logLevel(c.LogLevel, parsed.Selected().Name)))
+	parsed.Bind(std, newLogger(std.errors, logLevel(c.LogLevel, parsed.Selected().Name)))
 	return exitCode(parsed.Run(), std.errors)
 }
 
+// withHelp understands no arguments at all, and help [COMMAND], as --help.
+func withHelp(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
+}
+
 // logLevel is what a command logs: what was asked for, or else everything of
-// interest while serving and only what is wrong while one looks at a terminal.
+// interest while serving and, while one looks at a terminal, only what the
+// command itself does not print.
 func logLevel(asked, command string) slog.Level {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(asked)); err == nil {
@@ -95,7 +113,7 @@ func logLevel(asked, command string) slog.Level {
 	if command == "serve" || command == "stdio" {
 		return slog.LevelInfo
 	}
-	return slog.LevelWarn
+	return slog.LevelError
 }
 
 // exitCode prints err, unless the command has already said everything, and

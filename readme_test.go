@@ -75,13 +75,17 @@ func shellBlocks(t *testing.T, file string) []documented {
 // run by other tests; they must be there as written.
 func TestReadme(t *testing.T) {
 	blocks := shellBlocks(t, "README.md")
-	elsewhere := []string{"go run . serve --fixtures", "go test ./...", "go build -o tollgate ."}
+	elsewhere := []string{
+		"go run . serve --fixtures", "go test ./...", "go build -o tollgate .",
+		"go run ./docs/examples/tool-service", "./tollgate serve --config docs/examples/tollgate.yaml",
+	}
 	for _, line := range elsewhere {
 		if !slices.ContainsFunc(blocks, func(b documented) bool { return b.lines == line }) {
 			t.Errorf("the README no longer says %q", line)
 		}
 	}
 	g := serve(t, command{args: []string{"--fixtures"}})
+	own := startOwnService(t)
 	dir := t.TempDir()
 	if err := os.Symlink(binary, filepath.Join(dir, "tollgate")); err != nil {
 		t.Fatal(err)
@@ -94,6 +98,8 @@ func TestReadme(t *testing.T) {
 		ran++
 		lines := strings.ReplaceAll(block.lines, "./tollgate", filepath.Join(dir, "tollgate"))
 		lines = strings.ReplaceAll(lines, "http://127.0.0.1:8080", g.URL)
+		lines = strings.ReplaceAll(lines, exampleAddress, own.address)
+		lines = strings.ReplaceAll(lines, "docs/examples/tollgate.yaml", own.config)
 		out := shell(t, "set -e; "+lines)
 		if out == "" || strings.Contains(out, `"error"`) || strings.Contains(out, `"isError":true`) {
 			t.Errorf("this does not do what the README says:\n%s\n%s", block.lines, out)
@@ -107,6 +113,26 @@ func TestReadme(t *testing.T) {
 	}
 	if ran < 5 {
 		t.Errorf("found %d blocks to run; the README has more", ran)
+	}
+}
+
+// TestTheReadmeTriesWhatTheDemoOffers compares the README's first commands with
+// the ones the demo itself prints.
+func TestTheReadmeTriesWhatTheDemoOffers(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := serve(t, command{args: []string{"--fixtures"}})
+	g.stdout.await(t, g.exited, "tools/call\",")
+	offered := curlCommands(g.stdout.text())
+	if len(offered) != 2 {
+		t.Fatalf("the demo offers %q", offered)
+	}
+	for _, line := range offered {
+		if !strings.Contains(string(readme), strings.ReplaceAll(line, g.URL, "http://127.0.0.1:8080")) {
+			t.Errorf("the README lacks the line the demo prints:\n%s", line)
+		}
 	}
 }
 
@@ -134,7 +160,35 @@ func TestCIRunsTheReadmesTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(script), "go test -race -v ./...") {
+	if !strings.Contains(string(script), "go test -race -count=1 -v ./...") {
 		t.Error(".ci/run does not run go test ./...")
+	}
+}
+
+var testedClients = regexp.MustCompile(`the Go SDK ([0-9.]+), mcp-go ([0-9.]+) and the TypeScript client ([0-9.]+),`)
+
+// TestReadmeNamesTheClientsThatWereTried holds the versions in the README
+// against those the client tests use.
+func TestReadmeNamesTheClientsThatWereTried(t *testing.T) {
+	read := func(path ...string) string {
+		data, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	named := testedClients.FindStringSubmatch(read("README.md"))
+	if named == nil {
+		t.Fatal("the README no longer names the clients")
+	}
+	modules, packages := read("go.mod"), read("clienttest", "package.json")
+	for _, used := range []struct{ where, text string }{
+		{modules, "github.com/modelcontextprotocol/go-sdk v" + named[1] + "\n"},
+		{modules, "github.com/mark3labs/mcp-go v" + named[2] + "\n"},
+		{packages, `"@modelcontextprotocol/client": "` + named[3] + `"`},
+	} {
+		if !strings.Contains(used.where, used.text) {
+			t.Errorf("the README names %s, but the tests use another version", strings.TrimSpace(used.text))
+		}
 	}
 }

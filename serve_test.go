@@ -135,8 +135,8 @@ func TestServeRefusesWhatNobodyDeclared(t *testing.T) {
 	if a := g.modern(t, "plant", "tools/call", "nothing", `"name":"nothing"`); a.status != 200 || a.Error == nil || a.Error.Code != -32602 || !strings.Contains(string(a.Error.Data), "tool_not_found") {
 		t.Errorf("unknown tool: status %d, %s", a.status, a.body)
 	}
-	if a := g.modern(t, "plant", "tools/list", "", "", "Origin", "https://evil.example"); a.status != 403 {
-		t.Errorf("foreign origin: status %d, want 403", a.status)
+	if a := g.modern(t, "plant", "tools/list", "", "", "Origin", "https://evil.example"); a.status != 403 || a.Error == nil || a.Error.Code != -32600 || !strings.Contains(string(a.Error.Data), "origin_not_allowed") {
+		t.Errorf("foreign origin: status %d, %s", a.status, a.body)
 	}
 }
 

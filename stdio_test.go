@@ -180,17 +180,20 @@ func TestStdioGoesOnAfterBadLines(t *testing.T) {
 func TestStdioUsage(t *testing.T) {
 	tests := map[string]struct {
 		args []string
+		env  string
 		want string
 	}{
-		"neither":           {[]string{"stdio"}, "--route KEY"},
-		"both":              {[]string{"stdio", "--route", "a", "--url", "http://x/mcp/a", "--fixtures"}, "--route KEY"},
-		"relay with config": {[]string{"stdio", "--url", "http://x/mcp/a", "--fixtures"}, "leave out"},
-		"no origin":         {[]string{"stdio", "--route", "a"}, "--fixtures"},
-		"header":            {[]string{"stdio", "--route", "a", "--fixtures", "--header", "sentinel"}, "--header number 1"},
+		"neither":              {[]string{"stdio"}, "", "--route KEY"},
+		"both":                 {[]string{"stdio", "--route", "a", "--url", "http://x/mcp/a", "--fixtures"}, "", "--route serves a route here, --url relays to a remote gateway: give one of them, not both"},
+		"both, one a variable": {[]string{"stdio", "--url", "http://x/mcp/a"}, "TOLLGATE_ROUTE=a", "TOLLGATE_ROUTE (from the environment) serves"},
+		"relay with config":    {[]string{"stdio", "--url", "http://x/mcp/a", "--fixtures"}, "", "leave out --fixtures\n"},
+		"no origin":            {[]string{"stdio", "--route", "a"}, "", "--fixtures"},
+		"header":               {[]string{"stdio", "--route", "a", "--fixtures", "--header", "sentinel"}, "", "--header number 1"},
+		"unknown route":        {[]string{"stdio", "--route", "nope", "--fixtures"}, "", "route nope does not exist; routes: plant, lab, everything\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := tollgate(t, test.args...)
+			o := command{args: test.args, env: []string{test.env}}.run(t)
 			if o.code != exitUsage || !strings.Contains(o.stderr, test.want) || strings.Contains(o.stderr, "sentinel") || o.stdout != "" {
 				t.Errorf("code %d, want %d, with %q\nstdout: %s\nstderr: %s", o.code, exitUsage, test.want, o.stdout, o.stderr)
 			}

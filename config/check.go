@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 
@@ -23,13 +25,14 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	for _, err := range flatten(c.Transport.Validate(), c.Transport.CheckToolTimeout(c.Registry.MaxToolTimeout)) {
 		k.take("", err)
 	}
-	for _, err := range flatten(c.Registry.Validate()...) {
+	for _, err := range flatten(c.Registry.Validate()) {
 		k.take("registry", err)
 	}
 	for _, err := range flatten(c.Upstream.Validate()) {
 		k.take("upstream", err)
 	}
 	k.tlsFiles(c.Transport.HTTP.TLS)
+	k.address("registry.portal.url", c.Registry.Portal.URL)
 	k.routes(c.Registry)
 	return k.problems
 }
@@ -99,6 +102,18 @@ func readable(path string) error {
 	return err
 }
 
+// address tells at once of an address that every connection would be refused to.
+// A name may resolve to anything and is judged when it is dialled.
+func (k *checker) address(key, address string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return // reported by whoever owns the key
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && upstream.NeverDialled(ip) {
+		k.report(key, "no connection may go there: link-local and cloud metadata addresses are refused")
+	}
+}
+
 // routes applies to static routes what the Portal's answer has to obey.
 func (k *checker) routes(c Registry) {
 	if c.Routes == nil {
@@ -124,6 +139,8 @@ func (k *checker) routes(c Registry) {
 
 // service checks what only static configuration has.
 func (k *checker) service(path string, s Service) {
+	k.address(path+".manifestUrl", s.ManifestURL)
+	k.address(path+".baseEndpoint", s.BaseEndpoint)
 	if strings.Contains(s.BaseEndpoint, "?") {
 		k.report(path+".baseEndpoint", "must not have a query: calls go to {baseEndpoint}/{tool}")
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"tollgate/registry"
-	"tollgate/server"
 	"tollgate/server/upstream"
 	"tollgate/transport"
 )
@@ -60,7 +60,7 @@ func (s *Service) setDefaults() { s.Enabled = true }
 // Default returns the configuration without a file. It has no origin of routes.
 func Default() *Config {
 	return &Config{
-		Identity:  server.DefaultConfig().Identity,
+		Identity:  "tollgate",
 		Transport: transport.DefaultConfig(),
 		Registry:  Registry{Config: registry.DefaultConfig()},
 		Upstream:  upstream.DefaultConfig(),
@@ -83,6 +83,24 @@ var notBuilt = map[string]string{
 // Paths in the result are absolute. The error is a *Problems, or says that the
 // file cannot be read.
 func Load(path string, lookup func(name string) (string, bool)) (*Config, error) {
+	return loadFile(path, decoder{lookup: lookup})
+}
+
+// Inspect is Load for a configuration that is looked at, not used: its variables
+// need not be set. A value that uses one which is not set stays as it stands in
+// the file, or at its default where that is no string, and is not judged.
+// variables are the names of all variables the file uses, sorted.
+func Inspect(path string, lookup func(name string) (string, bool)) (c *Config, variables []string, err error) {
+	names := map[string]bool{}
+	recording := func(name string) (string, bool) {
+		names[name] = true
+		return lookup(name)
+	}
+	c, err = loadFile(path, decoder{lookup: recording, unknown: map[string]bool{}})
+	return c, sortedKeys(names), err
+}
+
+func loadFile(path string, d decoder) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -91,24 +109,30 @@ func Load(path string, lookup func(name string) (string, bool)) (*Config, error)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(path, dir, data, lookup)
+	return d.parse(path, dir, data)
 }
 
-func parse(name, dir string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
+// parse reads data, the content of the file name in dir.
+func (d *decoder) parse(name, dir string, data []byte) (*Config, error) {
 	c := Default()
-	d := decoder{lookup: lookup, absent: notBuilt}
+	d.absent = notBuilt
 	d.decode(data, c)
-	problems := &Problems{File: name, List: d.problems}
+	problems := &Problems{File: name, List: d.known(d.problems)}
 	if len(problems.List) == 0 {
 		// What could not be read is at its default; checking that as well would
 		// report problems nobody has.
 		c.resolvePaths(dir)
-		problems.List = c.check(d.positions)
+		problems.List = d.known(c.check(d.positions))
 	}
 	if err := problems.sorted(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// known leaves out the problems of keys whose values are not known.
+func (d *decoder) known(problems []Problem) []Problem {
+	return slices.DeleteFunc(problems, func(p Problem) bool { return d.unknown[p.Key] })
 }
 
 // resolvePaths makes the paths of the file relative to its directory.

@@ -131,7 +131,7 @@ registry:
 	want := []registry.Route{
 		{Key: "first", Services: []registry.Service{{Key: "a", ManifestURL: "http://a.example/m", BaseEndpoint: "http://a.example/mcp",
 			NamePrefix: "a.", Enabled: true, FallbackFile: filepath.Join(dir, "tollgate.yaml")}}},
-		{Key: "second", Services: []registry.Service{{Key: "b", ManifestURL: "http://b.example/m", BaseEndpoint: "http://b.example"}}},
+		{Key: "second", Services: []registry.Service{{Key: "b", ManifestURL: "http://b.example/m", BaseEndpoint: "http://b.example/"}}},
 	}
 	if diff := cmp.Diff(want, c.StaticRoutes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -160,7 +160,7 @@ shutdown:
   delay: -1s
 `, []string{
 			"1:1: identity: must not be empty",
-			"2:1: listen: want host:port",
+			"2:1: listen: want HOST:PORT",
 			"4:3: http.tls: certFile and keyFile belong together",
 			"4:9: http.tls.certFile: open ",
 			"5:20: http.allowedOrigins[0]: ",
@@ -279,5 +279,67 @@ func TestCheckOriginWantsExactlyOne(t *testing.T) {
 				t.Errorf("%+v: error lacks %q: %v", test, part, err)
 			}
 		}
+	}
+}
+
+func TestAddressesNobodyMayConnectToAreRefused(t *testing.T) {
+	_, _, err := load(t, `
+registry:
+  routes:
+    a:
+      - { id: s, manifestUrl: "http://169.254.169.254/m", baseEndpoint: "http://[fe80::1]:80/mcp" }
+      - { id: u, manifestUrl: "http://127.0.0.1/m", baseEndpoint: "http://10.0.0.1/mcp", namePrefix: u. }
+`)
+	problems, ok := errors.AsType[*Problems](err)
+	if !ok || len(problems.List) != 2 {
+		t.Fatalf("want two problems, got %v", err)
+	}
+	for i, key := range []string{"registry.routes.a[0].manifestUrl", "registry.routes.a[0].baseEndpoint"} {
+		if p := problems.List[i]; p.Key != key || !strings.Contains(p.Text, "link-local") || p.Line == 0 {
+			t.Errorf("problem %d is %+v, want one of %s", i, p, key)
+		}
+	}
+	_, _, err = load(t, "registry: {portal: {url: \"http://[::ffff:169.254.1.1]/r?key=hunter2\"}}\n")
+	if err == nil || !strings.Contains(err.Error(), "registry.portal.url: ") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Portal: %v", err)
+	}
+}
+
+func TestInspectNeedsNoEnvironment(t *testing.T) {
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "tollgate.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	path := write(`
+# ${COMMENTED}
+identity: ${NAME}
+registry:
+  refreshWait: ${WAIT}
+  portal: { url: "${PORTAL}/r", token: "${TOKEN}" }
+`)
+	c, variables, err := Inspect(path, environment("NAME", "me", "TOKEN", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"NAME", "PORTAL", "TOKEN", "WAIT"}, variables); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+	if c.Identity != "me" || c.Registry.RefreshWait != Default().Registry.RefreshWait || c.CheckOrigin(false) != nil {
+		t.Errorf("identity %q, refreshWait %v, origin: %v", c.Identity, c.Registry.RefreshWait, c.CheckOrigin(false))
+	}
+	// What does not depend on the environment is judged all the same.
+	_, _, err = Inspect(write("identity: ${NAME}\nlisen: x\n"), environment())
+	if err == nil || !strings.Contains(err.Error(), ":2:1: lisen: unknown key") || strings.Contains(err.Error(), "NAME") {
+		t.Errorf("error is %v", err)
+	}
+	_, _, err = Inspect(write("registry: {coldWait: -1s, portal: {url: \"${PORTAL}\"}}\n"), environment())
+	if err == nil || !strings.Contains(err.Error(), "registry.coldWait") || strings.Contains(err.Error(), "portal.url") {
+		t.Errorf("error is %v", err)
+	}
+	if _, _, err := Inspect(filepath.Join(t.TempDir(), "none.yaml"), environment()); err == nil {
+		t.Error("a missing file is no error")
 	}
 }

@@ -27,6 +27,10 @@ type decoder struct {
 	anchors   map[string]ast.Node
 	positions map[string]*token.Position // where each key stands, by dotted path
 	problems  []Problem
+
+	// unknown are the keys whose values use a variable that is not set. Nil: such
+	// a variable is a problem.
+	unknown map[string]bool
 }
 
 // defaulter is a list entry whose zero value is not its default.

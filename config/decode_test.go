@@ -145,6 +145,7 @@ func TestDecodeReportsEveryProblemAtItsPlace(t *testing.T) {
 		"list of sections": {"groups: {a: [{id: 1}]}\n", []string{"1:19 groups.a[0].id: want a string, not a number"}},
 		"unset variable":   {"name: ${NO}\n", []string{"1:7 name: the environment variable NO is not set"}},
 		"placeholder left": {"name: ${LEFT}\n", []string{"1:7 name: the environment variable LEFT counts as not set: its value still contains ${…}"}},
+		"empty variable":   {"name: ${EMPTY}\n", []string{"1:7 name: the environment variable EMPTY counts as not set: it is empty"}},
 		"odd variable":     {"name: ${NO:-x}\n", []string{"1:7 name: ${NO:-x} is not a variable; write ${NAME}"}},
 		"secret not shown": {"size: ${SECRET}\nevery: ${SECRET}\non: ${SECRET}\n", []string{
 			"1:7 size: want a whole number, not the variable's value",
@@ -160,7 +161,7 @@ func TestDecodeReportsEveryProblemAtItsPlace(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := decoder{
-				lookup: environment("LEFT", "x${y}", "SECRET", "hunter2"),
+				lookup: environment("LEFT", "x${y}", "EMPTY", "", "SECRET", "hunter2"),
 				absent: map[string]string{"redis": "Redis store"},
 			}
 			d.decode([]byte(test.text), &sample{})

@@ -4,12 +4,11 @@
 // From the top down:
 //
 //   - [Config] is the whole configuration; [Default] is what it is without a file.
-//   - [Load] reads a file, replaces ${NAME} by the environment ([Expand]), makes
-//     paths absolute, and checks what single packages and what only all of them
+//   - [Load] reads a file, replaces ${NAME} by the environment, makes paths
+//     absolute, and checks what single packages and what only all of them
 //     together can know. Its error is a [Problems].
 //   - [Config.CheckOrigin] wants exactly one place that says which routes there are.
-//   - [Keys] lists every key with its default; the reference in
-//     docs/configuration.md is checked against it.
 //
+// A test holds the reference in docs/configuration.md against the structs.
 // The package knows no way to run anything.
 package config

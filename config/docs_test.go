@@ -22,12 +22,12 @@ func TestEveryKeyIsDocumentedWithItsDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var documented []Key
+	var documented []keyDoc
 	for _, row := range keyRow.FindAllStringSubmatch(string(data), -1) {
-		documented = append(documented, Key{Path: row[1], Default: row[2]})
+		documented = append(documented, keyDoc{Path: row[1], Default: row[2]})
 	}
-	byPath := func(a, b Key) int { return strings.Compare(a.Path, b.Path) }
-	existing := Keys()
+	byPath := func(a, b keyDoc) int { return strings.Compare(a.Path, b.Path) }
+	existing := allKeys()
 	slices.SortFunc(documented, byPath)
 	slices.SortFunc(existing, byPath)
 	if diff := cmp.Diff(existing, documented); diff != "" {
@@ -71,7 +71,7 @@ func TestEverySampleLoads(t *testing.T) {
 		}
 		for _, text := range texts {
 			samples++
-			c, err := parse(path, filepath.Dir(path), []byte(text), anything)
+			c, err := (&decoder{lookup: anything}).parse(path, filepath.Dir(path), []byte(text))
 			if err != nil {
 				t.Errorf("%v\nin this sample:\n%s", err, text)
 			} else if err := c.CheckOrigin(false); err != nil {
@@ -93,7 +93,7 @@ var keyMention = regexp.MustCompile("`((?:registry|upstream|http|shutdown)\\.[A-
 // TestDocumentsNameKeysThatExist finds misspelt and outdated keys in running text.
 func TestDocumentsNameKeysThatExist(t *testing.T) {
 	var paths []string
-	for _, key := range Keys() {
+	for _, key := range allKeys() {
 		paths = append(paths, key.Path)
 	}
 	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))

@@ -9,11 +9,9 @@ import (
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Expand replaces every ${NAME} in text by the value lookup has for it. A name
-// that is not set is an error, and so is one whose value still contains ${…}: a
-// deployment tool left its own placeholder there, which must not be used as a
-// password or an address. The error names variables, never values.
-func Expand(text string, lookup func(name string) (string, bool)) (string, error) {
+// expand replaces every ${NAME} in text by the value lookup has for it. A name
+// that is not set is an error. The error names variables, never values.
+func expand(text string, lookup func(name string) (string, bool)) (string, error) {
 	var problems []string
 	out := variable.ReplaceAllStringFunc(text, func(match string) string {
 		name := match[2 : len(match)-1]
@@ -21,12 +19,9 @@ func Expand(text string, lookup func(name string) (string, bool)) (string, error
 			problems = append(problems, fmt.Sprintf("%s is not a variable; write ${NAME}", match))
 			return ""
 		}
-		value, ok := lookup(name)
-		switch {
-		case !ok:
-			problems = append(problems, fmt.Sprintf("the environment variable %s is not set", name))
-		case Unexpanded(value):
-			problems = append(problems, fmt.Sprintf("the environment variable %s counts as not set: its value still contains ${…}", name))
+		value, fault := valueOf(name, lookup)
+		if fault != "" {
+			problems = append(problems, fmt.Sprintf("the environment variable %s %s", name, fault))
 		}
 		return value
 	})
@@ -34,6 +29,36 @@ func Expand(text string, lookup func(name string) (string, bool)) (string, error
 		return "", fmt.Errorf("%s", strings.Join(problems, "; "))
 	}
 	return out, nil
+}
+
+// valueOf is what the variable stands for, or why it stands for nothing. An
+// empty value is what many deployment tools make of a variable they do not have,
+// and one that still contains ${…} is a placeholder such a tool left there:
+// neither must be used as a password or an address.
+func valueOf(name string, lookup func(name string) (string, bool)) (value, fault string) {
+	value, ok := lookup(name)
+	switch {
+	case !ok:
+		return "", "is not set"
+	case value == "":
+		return "", "counts as not set: it is empty"
+	case Unexpanded(value):
+		return "", "counts as not set: its value still contains ${…}"
+	}
+	return value, ""
+}
+
+// needsUnset reports whether text uses a variable that is not set.
+func needsUnset(text string, lookup func(name string) (string, bool)) bool {
+	for _, match := range variable.FindAllStringSubmatch(text, -1) {
+		if !variableName.MatchString(match[1]) {
+			continue
+		}
+		if _, fault := valueOf(match[1], lookup); fault != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Unexpanded reports whether a value still holds a ${…} placeholder and

@@ -56,7 +56,7 @@ func route(key string, services []Service) registry.Route {
 		r.Services = append(r.Services, registry.Service{
 			Key:          registry.ServiceKey(s.ID),
 			ManifestURL:  s.ManifestURL,
-			BaseEndpoint: strings.TrimRight(s.BaseEndpoint, "/"),
+			BaseEndpoint: s.BaseEndpoint,
 			NamePrefix:   s.NamePrefix,
 			Enabled:      s.Enabled,
 			FallbackFile: s.FallbackManifestFile,

@@ -26,7 +26,11 @@ func (d *decoder) text(node ast.Node, key string) (text string, expanded, ok boo
 		d.report(node, key, "want a string, not %s%s", describe(node), hint)
 		return "", false, false
 	}
-	out, err := Expand(text, d.lookup)
+	if d.unknown != nil && needsUnset(text, d.lookup) {
+		d.unknown[key] = true
+		return text, true, true
+	}
+	out, err := expand(text, d.lookup)
 	if err != nil {
 		d.report(node, key, "%v", err)
 		return "", false, false

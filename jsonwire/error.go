@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // ErrorKind says which rule a text breaks.
@@ -51,16 +50,9 @@ const pointerBound = 200
 func pointerOf(path []string) string {
 	pointer := ""
 	for _, name := range slices.Backward(path) {
-		if len(name) > pointerBound {
-			name = name[:pointerBound]
-		}
-		pointer = PointerTo(pointer, name)
+		pointer = PointerTo(pointer, Cut(name, pointerBound))
 		if len(pointer) > pointerBound {
-			cut := pointerBound
-			for cut > 0 && !utf8.RuneStart(pointer[cut]) {
-				cut--
-			}
-			return strings.ToValidUTF8(pointer[:cut], "") + "…"
+			return Cut(pointer, pointerBound) + "…"
 		}
 	}
 	return pointer

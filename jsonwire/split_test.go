@@ -115,6 +115,43 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestHasLoneSurrogate(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"plain é�"`:                false,
+		`"\ufffd \uFFFD"`:           false,
+		`"\ud83d\ude00"`:            false,
+		`"a\ud83d"`:                 true,
+		`"\uD83D\u0041"`:            true,
+		`"\ude00\ud83d"`:            true,
+		`"\ud83d\ud83d\ude00"`:      true,
+		` "\ude00" `:                true,
+		`"\\ud83d � \\\ude00"`:      true,
+		`"\\ud83d � \\\\ude00"`:     false,
+		`"C:\\ud8 \ufffd \"\u00e9"`: false,
+		`1`:                         false, `{"a":"\ud800"}`: false, ``: false, `"`: false, `"\`: false, `"\u`: false,
+	} {
+		if got := HasLoneSurrogate([]byte(text)); got != want {
+			t.Errorf("HasLoneSurrogate(%s) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"abc", 3, "abc"}, {"abc", 4, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"abc", -1, ""}, {"", 0, ""},
+		{"aé", 2, "a"}, {"aé", 3, "aé"}, {"a😀b", 4, "a"}, {"a😀b", 5, "a😀"},
+		{"é", 1, ""}, {"😀", 3, ""}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80\x80\x80\x80"}, {"a\xffb", 2, "a\xff"},
+	} {
+		if got := Cut(tt.text, tt.n); got != tt.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.want)
+		}
+	}
+}
+
 func TestAppendString(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 `""`,
@@ -125,6 +162,9 @@ func TestAppendString(t *testing.T) {
 	} {
 		if got := string(AppendString([]byte("x"), text)); got != "x"+want {
 			t.Errorf("AppendString(%q) = %s, want x%s", text, got, want)
+		}
+		if got := string(AppendString([]byte("x"), []byte(text))); got != "x"+want {
+			t.Errorf("AppendString of the bytes %q = %s, want x%s", text, got, want)
 		}
 	}
 }

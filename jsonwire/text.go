@@ -24,10 +24,41 @@ func Text(value []byte) (string, bool) {
 	return string(appendUnescaped(make([]byte, 0, len(body)), body)), true
 }
 
-// AppendString appends s as a JSON string with the fewest escapes JSON allows:
-// quote, backslash and control characters. Nothing is HTML-escaped, non-ASCII
-// stays literal, invalid UTF-8 becomes U+FFFD.
-func AppendString(dst []byte, s string) []byte { return appendQuoted(dst, s) }
+// HasLoneSurrogate reports whether a checked JSON string has a \u escape that is
+// one half of a surrogate pair without the other: legal JSON, but no Unicode
+// text, which Text shows as U+FFFD. It is false for every other value.
+func HasLoneSurrogate(value []byte) bool {
+	value = value[skipSpace(value, 0):]
+	if len(value) == 0 || value[0] != '"' {
+		return false
+	}
+	for {
+		i := bytes.IndexByte(value, '\\')
+		if i < 0 {
+			return false
+		}
+		value = value[i:]
+		r, n := unescape(value)
+		if r == utf8.RuneError && n == 6 && !bytes.EqualFold(value[2:6], []byte("fffd")) {
+			return true
+		}
+		value = value[n:]
+	}
+}
+
+// Cut is s, or its first n bytes at most: up to three fewer where a character
+// would be cut through.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for end := n; end >= 0 && end > n-utf8.UTFMax; end-- {
+		if utf8.RuneStart(s[end]) {
+			return s[:end]
+		}
+	}
+	return s[:max(n, 0)]
+}
 
 // AppendCompact appends a checked value without its white space. Number tokens
 // stay as they are, strings are rewritten as AppendString would write them,
@@ -53,13 +84,16 @@ func AppendCompact(dst, src []byte) []byte {
 func appendRewritten(dst, quoted []byte) []byte {
 	body := bytes.TrimSuffix(quoted[1:], []byte{'"'})
 	if bytes.IndexByte(body, '\\') < 0 {
-		return appendQuoted(dst, body)
+		return AppendString(dst, body)
 	}
 	var buf [128]byte
-	return appendQuoted(dst, appendUnescaped(buf[:0], body))
+	return AppendString(dst, appendUnescaped(buf[:0], body))
 }
 
-func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+// AppendString appends s as a JSON string with the fewest escapes JSON allows:
+// quote, backslash and control characters. Nothing is HTML-escaped, non-ASCII
+// stays literal, invalid UTF-8 becomes U+FFFD.
+func AppendString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	done := 0 // s[:done] is written
 	for i := 0; i < len(s); {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -157,10 +158,10 @@ type ConfigError struct {
 // Error names the key and the mistake.
 func (e *ConfigError) Error() string { return "registry." + e.Key + ": " + e.Text }
 
-// Validate finds every mistake in c, each a *ConfigError, in the order of the
-// fields; nil when there is none. It touches neither files nor the network, and
-// does not ask whether there is an origin of routes: that is [New]'s.
-func (c Config) Validate() []error {
+// Validate finds every mistake: nil, or a joined error of *ConfigError in the
+// order of the fields. It touches neither files nor the network, and does not
+// ask whether there is an origin of routes: that is [New]'s.
+func (c Config) Validate() error {
 	var v configCheck
 	v.portalURL(c.Portal.URL)
 	v.token(c.Portal.Token)
@@ -186,7 +187,7 @@ func (c Config) Validate() []error {
 	}
 	v.bound("defaultToolTimeout", c.DefaultToolTimeout)
 	v.bound("maxToolTimeout", c.MaxToolTimeout)
-	return v.errs
+	return errors.Join(v.errs...)
 }
 
 // configCheck collects the mistakes of a Config.

@@ -13,7 +13,7 @@
 // The wire. types.go has the values everything else is made of. [ParseManifest]
 // and [ParsePortal] (manifest*.go, portal_wire*.go) read the two documents,
 // strictly and completely: all that is wrong, each finding with a JSON pointer.
-// [CheckRoute], [CheckPrefix] and [CheckSiblings] hold for one route.
+// [CheckRoute] holds for one route, however it was declared.
 // Package schema compiles the JSON Schemas in a manifest.
 //
 // Fetching. fetch.go gets one document within time and size bounds. What goes

@@ -108,7 +108,7 @@ func (f *fetcher) get(ctx context.Context, t target) ([]byte, *Failure) {
 		return nil, bounds.failure(ctx, err)
 	}
 	defer resp.Body.Close()
-	bounds.connected()
+	bounds.connected() // an answer shows it, if the transport did not tell
 
 	if resp.StatusCode != http.StatusOK {
 		return nil, &Failure{

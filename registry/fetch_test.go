@@ -283,6 +283,16 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// hangingBody is a response body that never comes.
+type hangingBody struct{ ctx context.Context }
+
+func (b hangingBody) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, b.ctx.Err()
+}
+
+func (hangingBody) Close() error { return nil }
+
 func TestFetchBoundsConnectAndReadApart(t *testing.T) {
 	gotConn := func(r *http.Request) {
 		httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
@@ -308,6 +318,10 @@ func TestFetchBoundsConnectAndReadApart(t *testing.T) {
 			gotConn(r)
 			return hang(r)
 		}, FailedTimeout, 3 * time.Second},
+		"answered at 0.5 s by a transport that tells of no connection, no body then": {func(r *http.Request) (*http.Response, error) {
+			time.Sleep(500 * time.Millisecond)
+			return &http.Response{StatusCode: http.StatusOK, Body: hangingBody{r.Context()}}, nil
+		}, FailedTimeout, 3500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -3,10 +3,11 @@ package registry
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"tollgate/jsonwire"
 )
@@ -147,24 +148,6 @@ func parseInteger(value []byte) (int64, bool) {
 	return n, true // beyond the range ParseInt has already cut it
 }
 
-// caseVariants advises about members that are ignored because of their case:
-// an ignored "Enabled":false would leave a tool on.
-func (c *checker) caseVariants(o object, known ...string) {
-	if !c.lint {
-		return
-	}
-	for _, m := range o.members {
-		if slices.Contains(known, m.Name) {
-			continue
-		}
-		for _, name := range known {
-			if strings.EqualFold(m.Name, name) {
-				c.advise(o.at.member(m.Name), "is ignored: the name is %s, and upper and lower case differ", quoted(name))
-			}
-		}
-	}
-}
-
 // once reports members that are named twice, of those that are read.
 func (c *checker) once(o object, names ...string) {
 	for _, name := range names {
@@ -221,8 +204,20 @@ func (c *checker) syntax(data []byte, depth int) ([]byte, bool) {
 	at, text := (*place)(nil), err.Error()
 	if fault, ok := errors.AsType[*jsonwire.Error](err); ok {
 		at = at.below(fault.Pointer)
-		text = fault.Text + " at byte " + strconv.Itoa(fault.Offset)
+		text = fault.Text + " at " + position(data, fault.Offset)
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("<")) {
+		text = "it looks like HTML (a login or proxy page?)"
 	}
 	c.breach(at, "is not usable JSON: %s", text)
 	return nil, false
+}
+
+// position is where an editor shows a byte of data: line and column, counted
+// from one in characters.
+func position(data []byte, offset int) string {
+	before := data[:min(offset, len(data))]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
+	return fmt.Sprintf("line %d, column %d", line, column)
 }

@@ -6,28 +6,24 @@ import (
 )
 
 // ManifestRules are the bounds a manifest is checked against. The zero value
-// of a field means the default of the specification.
+// of a bound means that of [DefaultConfig].
 type ManifestRules struct {
 	// Service is the key under which the Portal knows the service; the
 	// manifest's bundleId must equal it. "" compares nothing: a linter reads a
 	// file before any Portal knows it.
 	Service ServiceKey
 
-	MaxBytes int // greatest size of the document in bytes; 0 = 1 MiB (registry.manifest.maxBytes)
-	MaxTools int // greatest number of tools; 0 = 100 (registry.maxToolsPerService)
+	MaxBytes int // greatest size of the document in bytes (registry.manifest.maxBytes)
+	MaxTools int // greatest number of tools (registry.maxToolsPerService)
 }
 
-const (
-	defaultManifestBytes = 1 << 20
-	defaultManifestTools = 100
-)
-
 func (r ManifestRules) withDefaults() ManifestRules {
+	defaults := DefaultConfig()
 	if r.MaxBytes <= 0 {
-		r.MaxBytes = defaultManifestBytes
+		r.MaxBytes = defaults.Manifest.MaxBytes
 	}
 	if r.MaxTools <= 0 {
-		r.MaxTools = defaultManifestTools
+		r.MaxTools = defaults.MaxToolsPerService
 	}
 	return r
 }
@@ -40,7 +36,7 @@ func (r ManifestRules) withDefaults() ManifestRules {
 // The same bytes and rules give the same manifest and findings. The manifest
 // refers to data, which must not be modified afterwards.
 //
-// Prefixes are a matter of routes: see [CheckPrefix] and [CheckSiblings].
+// Prefixes are a matter of routes: a merge checks them.
 func ParseManifest(data []byte, rules ManifestRules) (*Manifest, []Finding) {
 	return parseManifest(data, rules, &checker{})
 }
@@ -75,7 +71,7 @@ func (c *checker) manifest(data []byte, rules ManifestRules) *Manifest {
 	m.BundleID = c.bundleID(doc, rules.Service)
 	m.Revision = c.text(doc, "revision")
 	m.Tools = c.tools(doc, rules.MaxTools)
-	c.caseVariants(doc, "bundleId", "revision", "tools")
+	c.unknown(doc, "bundleId", "revision", "tools")
 	return m
 }
 
@@ -130,10 +126,10 @@ const keyRule = `1 to 64 of the characters A-Z a-z 0-9 . _ - and neither "." nor
 
 func validKey(key string) bool { return keyPattern.MatchString(key) && key != "." && key != ".." }
 
-// CheckPrefix reports the tools whose names do not start with the prefix the
+// checkPrefix reports the tools whose names do not start with the prefix the
 // Portal (or static configuration) gave the service on a route. Pointers go
 // into the manifest. "" is no prefix: nothing to report.
-func CheckPrefix(m *Manifest, prefix string) []Finding {
+func checkPrefix(m *Manifest, prefix string) []Finding {
 	c := &checker{}
 	for i, tool := range m.Tools {
 		if !strings.HasPrefix(string(tool.Name), prefix) {
@@ -143,11 +139,11 @@ func CheckPrefix(m *Manifest, prefix string) []Finding {
 	return c.result()
 }
 
-// CheckSiblings reports the tools whose names start with a prefix that another
+// checkSiblings reports the tools whose names start with a prefix that another
 // service of the same route owns. Only a service without a prefix of its own
 // can have such names: declared prefixes never overlap. Empty prefixes own
 // nothing. Pointers go into the manifest.
-func CheckSiblings(m *Manifest, prefixes []string) []Finding {
+func checkSiblings(m *Manifest, prefixes []string) []Finding {
 	c := &checker{}
 	for i, tool := range m.Tools {
 		for _, prefix := range prefixes {

@@ -37,6 +37,7 @@ func (w *headerWalk) schema(at *place, value []byte, path []string, depth int) {
 		return // a boolean schema, or a fault that is reported elsewhere
 	}
 	o := object{at, members}
+	w.adviseSchema(o)
 	if o.get(headerKeyword) != nil {
 		w.declaration(o, path)
 	}

@@ -33,7 +33,7 @@ func (c *checker) meta(o object, tool *Tool) {
 	if meta.optional("state") != nil {
 		c.breach(meta.at.member("state"), "is declared, but state handles are not supported by this build; leave it out")
 	}
-	c.caseVariants(meta, "version", "timeoutMillis", "enabled", "path", "streams", "cost", "state")
+	c.unknown(meta, "version", "timeoutMillis", "enabled", "path", "streams", "cost", "state")
 }
 
 // milliseconds is an optional duration, 0 when absent. A longer one than a
@@ -122,7 +122,7 @@ func (c *checker) cost(meta object, input []byte) CostRule {
 	}
 	rule.Estimate = estimate
 	c.nodeCalls(cost, input, &rule)
-	c.caseVariants(cost, "estimate", "argument", "value", "nodeCalls")
+	c.unknown(cost, "estimate", "argument", "value", "nodeCalls")
 	return rule
 }
 

@@ -75,10 +75,10 @@ func (c *checker) problems(at *place, err error) {
 		c.breach(at, "cannot be used: %s", visible(err.Error()))
 		return
 	}
-	for _, p := range fault.Problems {
-		inside := at.below(p.Pointer)
+	for _, b := range fault.Breaches {
+		inside := at.below(b.Pointer)
 		if !c.breachedAt(inside.pointer()) {
-			c.breach(inside, "cannot be used: %s", visible(p.Text))
+			c.breach(inside, "cannot be used: %s", visible(b.Text))
 		}
 	}
 }
@@ -104,11 +104,12 @@ func appendMended(dst, value []byte, depth int) []byte {
 		return append(dst, "true"...)
 	case kind == jsonwire.KindArray:
 		elements, _ := jsonwire.Elements(value)
+		dst = append(dst, '[')
 		for i, element := range elements {
-			dst = appendMended(append(dst, "[,"[min(i, 1)]), element, depth+1)
-		}
-		if len(elements) == 0 {
-			dst = append(dst, '[')
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendMended(dst, element, depth+1)
 		}
 		return append(dst, ']')
 	}

@@ -122,7 +122,11 @@ func TestManifestDocumentBreaches(t *testing.T) {
 	deep := strings.Repeat(`[`, 64) + strings.Repeat(`]`, 64)
 	runBreaches(t, []breachCase{
 		{"empty", ``, []string{": not usable JSON"}},
-		{"not JSON", `<html>`, []string{": not usable JSON"}},
+		{"not JSON", `bundleId: claims`, []string{": not usable JSON"}},
+		{"a page", "\ufeff\r\n <!DOCTYPE html>\n<html>", []string{": not usable JSON: it looks like HTML (a login or proxy page?)"}},
+		{"a fault on another line", "{\"bundleId\":\"claims\",\n \"ä\": 1,,\n}", []string{": at line 2, column 9"}},
+		{"a fault after a BOM", "\ufeff!", []string{": at line 1, column 1"}},
+		{"a fault at the end", "{\n", []string{": at line 2, column 1"}},
 		{"trailing bytes", manifestText() + `{}`, []string{": more text after the value"}},
 		{"a fault inside says where", `{"bundleId":"claims","tools":[{"name":tru}]}`, []string{"/tools/0/name: not usable JSON"}},
 		{"invalid UTF-8", "{\"bundleId\":\"claims\",\"tools\":[\"\xff\"]}", []string{"/tools/0: UTF-8"}},
@@ -450,12 +454,4 @@ func TestManifestHash(t *testing.T) {
 		}
 		seen[got] = what
 	}
-}
-
-func TestCheckPrefix(t *testing.T) {
-	m := mustParse(t, manifestText(toolText(change{"name": `"a.x"`}), toolText(change{"name": `"b.x"`}), toolText(change{"name": `"A.x"`})))
-	expectFindings(t, registry.CheckPrefix(m, "a."), `/tools/1/name: must start with "a."`, `/tools/2/name: must start with "a."`)
-	expectFindings(t, registry.CheckPrefix(m, ""))
-	expectFindings(t, registry.CheckSiblings(m, []string{"", "b.", "c."}), `/tools/1/name: "b." belong to another service`)
-	expectFindings(t, registry.CheckSiblings(m, nil))
 }

@@ -29,7 +29,7 @@ func (c *checker) tool(at *place, value []byte) *Tool {
 	tool.Annotations = c.annotations(o, tool)
 	tool.Icons = c.icons(o)
 	c.meta(o, tool)
-	c.caseVariants(o, slices.Concat(publishedFields, []string{"_meta"})...)
+	c.unknown(o, slices.Concat(publishedFields, []string{"_meta"})...)
 	return tool
 }
 
@@ -100,7 +100,7 @@ func (c *checker) annotations(o object, tool *Tool) json.RawMessage {
 		}
 	}
 	c.publishedText(a, "title")
-	c.caseVariants(a, append(slices.Clone(hints), "title")...)
+	c.unknown(a, append(slices.Clone(hints), "title")...)
 	return value
 }
 
@@ -143,6 +143,7 @@ func (c *checker) icon(o object) {
 			c.wrong(o, "theme", `"light" or "dark" (leave it out when it fits both)`)
 		}
 	}
+	c.unknown(o, "src", "mimeType", "theme", "sizes")
 	sizes := o.get("sizes")
 	if sizes == nil {
 		return

@@ -93,7 +93,7 @@ func (m *merger) chooseNewest() {
 			m.reasons = append(m.reasons, fmt.Sprintf("service %s never had a manifest", p.service.Key))
 			continue
 		}
-		breaches := append(CheckPrefix(p.newest, p.service.NamePrefix), CheckSiblings(p.newest, p.siblings)...)
+		breaches := append(checkPrefix(p.newest, p.service.NamePrefix), checkSiblings(p.newest, p.siblings)...)
 		if len(breaches) == 0 {
 			continue
 		}

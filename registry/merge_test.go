@@ -268,3 +268,31 @@ func TestToolURL(t *testing.T) {
 		}
 	}
 }
+
+func TestPrefixesOfTools(t *testing.T) {
+	m := parsed(t, "a", "a.x", "b.x", "A.x")
+	outside := "on this route every name of the service must start with "
+	stolen := "names that start with "
+	for _, test := range []struct {
+		what string
+		got  []Finding
+		text string   // every finding has it
+		at   []string // pointers
+	}{
+		{"prefix a.", checkPrefix(m, "a."), outside + `"a."`, []string{"/tools/1/name", "/tools/2/name"}},
+		{"no prefix", checkPrefix(m, ""), "", nil},
+		{"siblings", checkSiblings(m, []string{"", "b.", "c."}), stolen + `"b." belong to another service`, []string{"/tools/1/name"}},
+		{"no siblings", checkSiblings(m, nil), "", nil},
+	} {
+		var at []string
+		for _, f := range test.got {
+			at = append(at, f.Pointer)
+			if f.Level != Breach || !strings.Contains(f.Text, test.text) {
+				t.Errorf("%s: %v, want a breach that says %s", test.what, f, test.text)
+			}
+		}
+		if diff := cmp.Diff(test.at, at); diff != "" {
+			t.Errorf("%s: breaches (-want +got)\n%s", test.what, diff)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (c *checker) portal(data []byte) *Declaration {
 		return d
 	}
 	c.once(doc, "routes")
-	c.caseVariants(doc, "registryRevision", "routes")
+	c.unknown(doc, "registryRevision", "routes")
 	d.Revision = c.registryRevision(doc)
 	entries, ok := c.array(doc, "routes", "an array with every route ([] when there is none)")
 	if !ok {
@@ -62,7 +62,7 @@ func (c *checker) portal(data []byte) *Declaration {
 		if !ok {
 			continue
 		}
-		if other, twice := first[route.Key]; twice {
+		if other, twice := first[route.Key]; twice && validKey(string(route.Key)) {
 			c.breach(at.member("routeKey"), "is %s like that of route %d; name a route once", quoted(string(route.Key)), other)
 		} else {
 			first[route.Key] = i
@@ -88,9 +88,9 @@ func (c *checker) registryRevision(doc object) string {
 	return ""
 }
 
-// route reads one entry of routes. A key that cannot be read is a breach of the
-// whole answer, and ok is false: nobody can tell which route is meant, so
-// nobody could tell either which one is no longer there.
+// route reads one entry of routes; ok is false when it is no object. A key that
+// cannot be read is a breach of the whole answer: nobody can tell which route is
+// meant, so nobody could tell either which one is no longer there.
 func (c *checker) route(at *place, value []byte) (route Route, ok bool) {
 	entry, ok := c.object(at, value)
 	if !ok {
@@ -98,12 +98,8 @@ func (c *checker) route(at *place, value []byte) (route Route, ok bool) {
 	}
 	c.once(entry, "routeKey")
 	key, ok := c.requiredText(entry, "routeKey", keyRule)
-	if !ok {
-		return route, false
-	}
-	if !validKey(key) {
+	if ok && !validKey(key) {
 		c.wrong(entry, "routeKey", keyRule)
-		return route, false
 	}
 	own := &checker{lint: c.lint, at: at, limit: routeFindings}
 	if c.lint {
@@ -121,7 +117,7 @@ const routeFindings = 20
 // usable only when there was no breach.
 func (c *checker) services(entry object) []Service {
 	c.once(entry, "toolServices")
-	c.caseVariants(entry, "routeKey", "toolServices")
+	c.unknown(entry, "routeKey", "toolServices")
 	elements, ok := c.array(entry, "toolServices", "an array with the Tool Services of the route ([] when there is none)")
 	if !ok {
 		return nil
@@ -145,7 +141,7 @@ const defaultExecutionPath = "/mcp"
 
 func (c *checker) service(o object) Service {
 	c.once(o, serviceMembers...)
-	c.caseVariants(o, serviceMembers...)
+	c.unknown(o, serviceMembers...)
 	key, ok := c.requiredText(o, "serviceKey", keyRule)
 	if ok && !validKey(key) {
 		c.wrong(o, "serviceKey", keyRule)
@@ -159,7 +155,7 @@ func (c *checker) service(o object) Service {
 	return Service{
 		Key:          ServiceKey(key),
 		ManifestURL:  origin + manifestPath,
-		BaseEndpoint: CleanBase(origin + executionPath),
+		BaseEndpoint: cleanBase(origin + executionPath),
 		NamePrefix:   c.namePrefix(o),
 		Enabled:      c.boolean(o, "enabled", true),
 	}

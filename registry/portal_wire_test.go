@@ -80,7 +80,8 @@ func TestPortalAnswerRefused(t *testing.T) {
 	ok := routeText("ok")
 	tests := []breachCase{
 		{"empty", ``, []string{": not usable JSON"}},
-		{"a page", `<html>`, []string{": not usable JSON"}},
+		{"a page", `<html>`, []string{": not usable JSON: it looks like HTML"}},
+		{"a fault on another line", "{\"routes\":\n[}", []string{"/routes/0: at line 2, column 2"}},
 		{"trailing bytes", portalText() + `{}`, []string{": not usable JSON"}},
 		{"invalid UTF-8", "{\"routes\":[],\"a\":\"\xff\"}", []string{"/a: UTF-8"}},
 		{"nested too deep", `{"routes":[],"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, []string{"/a" + strings.Repeat("/0", 63) + ": deeper than 64"}},
@@ -249,27 +250,13 @@ func TestCheckRoute(t *testing.T) {
 	}
 }
 
-func TestCleanBase(t *testing.T) {
-	for in, want := range map[string]string{
-		"http://a":           "http://a",
-		"http://a/":          "http://a",
-		"http://a/mcp":       "http://a/mcp",
-		"http://a/mcp//":     "http://a/mcp",
-		"http://a/mcp/?x=/y": "http://a/mcp",
-	} {
-		if got := registry.CleanBase(in); got != want {
-			t.Errorf("CleanBase(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestLintPortal(t *testing.T) {
 	bad := portalText(routeText("a", serviceText(change{"serviceDomain": `"x"`, "Enabled": `false`, "executionPath": `"/m?x=1"`})), `{"routeKey":1}`,
 		routeText("b", serviceText(change{"namePrefix": `"ä"`})))
 	bad = strings.Replace(bad, `"registryRevision":"42"`, `"registryRevision":true,"Routes":1`, 1)
 	findings := registry.LintPortal([]byte(bad))
 	expectFindings(t, findings, "/Routes: is ignored", "/registryRevision: ignored", "/routes/1/routeKey: is the number 1", "/routes/0/toolServices/0/Enabled: is ignored",
-		"/routes/0/toolServices/0/serviceDomain: must be an origin", "/routes/0/toolServices/0/executionPath: query", "/routes/2/toolServices/0/namePrefix: at most 64")
+		"/routes/0/toolServices/0/serviceDomain: must be an origin", "/routes/0/toolServices/0/executionPath: query", "/routes/1/toolServices: is missing", "/routes/2/toolServices/0/namePrefix: at most 64")
 	var warnings []int
 	for i, f := range findings {
 		if f.Level == registry.Warning {
@@ -280,4 +267,20 @@ func TestLintPortal(t *testing.T) {
 		t.Errorf("warnings are %v of\n%s", warnings, lines(findings))
 	}
 	expectFindings(t, registry.LintPortal([]byte(portalText(routeText("a", serviceText(nil))))))
+
+	findings = registry.LintPortal([]byte(portalText(`{"routeKey":"a b","toolServices":[`+serviceText(change{"enabled": `"yes"`, "manifestPath": ""})+`]}`,
+		strings.Replace(routeText("x", serviceText(change{"executionPath": `"x"`})), `"routeKey":"x",`, "", 1))))
+	expectFindings(t, findings, "/routes/0/routeKey: 1 to 64", "/routes/1/routeKey: is missing",
+		`/routes/0/toolServices/0/manifestPath: is missing; it must be a path such as "/tool-manifest"`, `/routes/0/toolServices/0/enabled: is the string "yes"`,
+		`/routes/1/toolServices/0/executionPath: it must be a path such as "/mcp"`)
+	odd := `{"registryRevison":"1","routes":[{"routeKey":"a","toolService":[],"toolServices":[` +
+		serviceText(change{"enbled": `false`, "prefix": `"a."`, "serviceUrl": `"http://a"`, "manifestUrl": `"/m"`, "region": `"eu"`}) + `]}]}`
+	findings = registry.LintPortal([]byte(odd))
+	expectFindings(t, findings, `/registryRevison: did you mean "registryRevision"?`, `/routes/0/toolService: did you mean "toolServices"?`,
+		`/routes/0/toolServices/0/enbled: did you mean "enabled"?`, `/routes/0/toolServices/0/manifestUrl: did you mean "manifestPath"?`,
+		`/routes/0/toolServices/0/prefix: did you mean "namePrefix"?`, `/routes/0/toolServices/0/region: no such member is known`,
+		`/routes/0/toolServices/0/serviceUrl: is ignored: no such member is known`)
+	if d, refused := registry.ParsePortal([]byte(odd)); d == nil || len(refused) > 0 || len(d.Routes[0].Breaches) > 0 {
+		t.Errorf("a gateway must accept it without a word: %v", refused)
+	}
 }

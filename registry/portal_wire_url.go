@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -8,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// CleanBase is an endpoint's address in the form of [Service].BaseEndpoint:
-// without query and trailing slashes, ready for "/" and a tool's path. Static
-// configuration must apply it; ParsePortal has.
-func CleanBase(address string) string {
+// cleanBase is an endpoint's address in the form of Service.BaseEndpoint:
+// without query and trailing slashes, ready for "/" and a tool's path.
+// ParsePortal applies it to a Portal's routes, New to static ones.
+func cleanBase(address string) string {
 	address, _, _ = strings.Cut(address, "?")
 	return strings.TrimRight(address, "/")
 }
@@ -49,7 +51,7 @@ func (c *checker) address(at *place, address string) {
 // "" when it has none. Behind the origin it must lead to the same origin for
 // every reader, and mean what is written there.
 func (c *checker) addressPath(o object, name, absent string) string {
-	const want = `a path such as "/mcp"`
+	want := fmt.Sprintf("a path such as %q", cmp.Or(absent, "/tool-manifest"))
 	if absent != "" && o.optional(name) == nil {
 		return absent
 	}

@@ -12,7 +12,7 @@ import (
 // error of wait ends freshen.
 func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 	portal := r.joinPortal(key)
-	asked, flights := r.joinServices(key, nil)
+	joined, flights := r.joinServices(key, nil)
 	for _, f := range flights {
 		if err := wait(f); err != nil {
 			return err
@@ -24,7 +24,7 @@ func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 	if err := wait(portal); err != nil {
 		return err
 	}
-	_, flights = r.joinServices(key, asked)
+	_, flights = r.joinServices(key, joined)
 	for _, f := range flights {
 		if err := wait(f); err != nil {
 			return err
@@ -36,13 +36,14 @@ func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 // joinPortal returns the Portal's flight, started if a request on the route
 // gives reason to; nil when there is nothing to wait for. An unknown route
 // gives reason at most once per missInterval, so that nobody can turn wrong
-// names into load on the Portal.
+// names into load on the Portal. Before the first answer every route is
+// unknown; the preload keeps asking then.
 func (r *Registry) joinPortal(key RouteKey) *flight {
 	if r.portal == nil {
 		return nil
 	}
 	o := &r.portal.origin
-	if idx := r.index.Load(); idx == nil || idx.routes[key] != nil {
+	if r.route(key) != nil {
 		return r.joinDue(o)
 	}
 	r.mu.Lock()
@@ -58,22 +59,23 @@ func (r *Registry) joinPortal(key RouteKey) *flight {
 }
 
 // joinServices returns the flights of the route's services, started for those
-// that are due, besides those of except. asked are the services looked at.
-func (r *Registry) joinServices(key RouteKey, except []*service) (asked []*service, flights []*flight) {
+// that are due, and the services they are of: all but those of except. A refused
+// merge makes all of them due on the route's own clock.
+func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*service, flights []*flight) {
 	rt := r.route(key)
 	if rt == nil {
 		return nil, nil
 	}
-	asked = rt.live.Load().services
-	for _, s := range asked {
+	retry := r.takeRetry(rt)
+	for _, s := range rt.live.Load().services {
 		if slices.Contains(except, s) {
 			continue
 		}
-		if f := r.joinDue(&s.origin); f != nil {
-			flights = append(flights, f)
+		if f := r.joinWhen(&s.origin, func() bool { return s.due(r.now()) || retry && !s.failing() }); f != nil {
+			joined, flights = append(joined, s), append(flights, f)
 		}
 	}
-	return asked, flights
+	return joined, flights
 }
 
 // joinMissed returns the flights of the services of rt that an unknown tool

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -136,6 +137,23 @@ func TestPortalWithoutRoutes(t *testing.T) {
 	})
 }
 
+func TestPortalIsStillCheckedAtItsTTLWhileAnEmptyAnswerAwaitsConfirmation(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t, func(o *Options) { o.Config.Portal.RefreshTTL = 10 * time.Second })
+		w.declare(nil)
+		for s := 1; s <= 39; s++ {
+			w.at(float64(s))
+			wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		}
+		wantFetches(t, w, portalURL, 0, 10, 20, 30)
+		w.at(40)
+		if _, err := r.Snapshot(t.Context(), "plant"); !errors.Is(err, ErrRouteNotFound) {
+			t.Errorf("emptyConfirm after the first empty answer: %v", err)
+		}
+	})
+}
+
 func TestEmptyAnswerFromANewAddress(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
@@ -149,4 +167,42 @@ func TestEmptyAnswerFromANewAddress(t *testing.T) {
 		w.at(330)
 		wantTools(t, ask(t, r, "plant"), "")
 	})
+}
+
+func TestEmptyAnswerWhileAFileIsServed(t *testing.T) {
+	// The origin was down, the file serves; then it comes up and says "no tools"
+	// for a while. Whatever asks again before emptyConfirm is over, nothing is
+	// confirmed by that.
+	file := fallbackFile(t, manifestOf("alpha", "a.one", "a.two"))
+	plant := static(Route{Key: "plant", Services: []Service{staticService(alpha, file)}})
+	for name, test := range map[string]struct {
+		ttl   time.Duration
+		again func(*Registry, context.Context, RouteKey) (*Snapshot, error)
+	}{
+		"a wrong tool name": {300 * time.Second, (*Registry).RecheckTool},
+		"a short TTL":       {5 * time.Second, (*Registry).Snapshot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				r := w.loaded(t, plant, func(o *Options) { o.Config.Manifest.RefreshTTL = test.ttl })
+				wantTools(t, ask(t, r, "plant"), "a.one a.two")
+				w.serve(alpha)
+				w.at(10)
+				wantTools(t, ask(t, r, "plant"), "a.one a.two")
+				for s := 16; s < 40; s += 6 {
+					w.at(float64(s))
+					s, err := test.again(r, t.Context(), "plant")
+					if err != nil {
+						t.Fatal(err)
+					}
+					wantTools(t, s, "a.one a.two")
+				}
+				if b := r.Status().Routes[0].Bundles[0]; b.Condition != Fallback || b.Source != SourceFile {
+					t.Errorf("shown as %s from %s", b.Condition, b.Source)
+				}
+				w.at(46)
+				wantTools(t, ask(t, r, "plant"), "")
+			})
+		})
+	}
 }

@@ -7,28 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-func seconds(list ...float64) (d []time.Duration) {
-	for _, s := range list {
-		d = append(d, time.Duration(s*float64(time.Second)))
-	}
-	return d
-}
-
-func wantFetches(t *testing.T, w *world, url string, at ...float64) {
-	t.Helper()
-	if diff := cmp.Diff(seconds(at...), w.fetched(url)); diff != "" {
-		t.Errorf("fetches of %s (-want +got)\n%s", url, diff)
-	}
-}
-
-// at sleeps until a moment of the test.
-func (w *world) at(second float64) {
-	time.Sleep(time.Until(w.began.Add(seconds(second)[0])))
-}
 
 func TestUnknownToolIsLookedForOncePerMissInterval(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {

@@ -13,7 +13,15 @@ type notices struct {
 	tell func(RouteKey, *Snapshot) // nil: nobody wants to know
 
 	mu      sync.Mutex
-	pending map[RouteKey][]*Snapshot // an entry = a goroutine is telling of the route
+	pending map[RouteKey]untold // an entry = a goroutine is telling of the route
+}
+
+// untold is what a listener that is still busy with a route has to hear of it
+// next. However long that takes, it is two things at most: only the newest list
+// is worth hearing of, and that the route was gone before that.
+type untold struct {
+	gone   bool
+	newest *Snapshot // nil = none since the last one told, or since gone
 }
 
 // add queues a notice. The order of calls for one route is the order of
@@ -24,29 +32,43 @@ func (n *notices) add(r *Registry, key RouteKey, s *Snapshot) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	queue, telling := n.pending[key]
+	u, telling := n.pending[key]
 	if !telling && !r.spawn(func() { n.work(r, key) }) {
 		return
 	}
 	if n.pending == nil {
-		n.pending = make(map[RouteKey][]*Snapshot)
+		n.pending = make(map[RouteKey]untold)
 	}
-	n.pending[key] = append(queue, s)
+	if u.newest = s; s == nil {
+		u.gone = true
+	}
+	n.pending[key] = u
 }
 
 func (n *notices) work(r *Registry, key RouteKey) {
 	for {
-		n.mu.Lock()
-		queue := n.pending[key]
-		if len(queue) == 0 {
-			delete(n.pending, key)
-			n.mu.Unlock()
+		s, ok := n.take(key)
+		if !ok {
 			return
 		}
-		n.pending[key] = queue[1:]
-		n.mu.Unlock()
-		n.tellOne(r, key, queue[0])
+		n.tellOne(r, key, s)
 	}
+}
+
+// take returns what to tell of the route next; not ok ends the telling.
+func (n *notices) take(key RouteKey) (s *Snapshot, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch u := n.pending[key]; {
+	case u.gone:
+		n.pending[key] = untold{newest: u.newest}
+		return nil, true
+	case u.newest != nil:
+		n.pending[key] = untold{}
+		return u.newest, true
+	}
+	delete(n.pending, key)
+	return nil, false
 }
 
 // tellOne survives a panic of the listener: the list is published whatever it

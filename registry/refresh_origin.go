@@ -59,6 +59,14 @@ func (o *origin) failing() bool {
 	return o.record.failures > 0
 }
 
+// triedInVain reports whether checks were made since the last answer that
+// counted: failed ones, or one whose empty answer waits for a second look.
+func (o *origin) triedInVain() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record.failures > 0 || o.record.awaitsSecond
+}
+
 func (o *origin) recorded() record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,6 +93,8 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	}
 	f := &flight{began: r.now(), done: make(chan struct{})}
 	fly := func() {
+		// In this order: whoever done releases may ask again at once, and must
+		// not join a flight whose outcome is what made it ask.
 		defer close(f.done)
 		defer o.flight.Store(nil)
 		defer func() {
@@ -107,13 +117,17 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 // joinDue returns o's flight, started if o is due; nil when there is nothing to
 // wait for.
 func (r *Registry) joinDue(o *origin) *flight {
-	isDue := func() bool { return o.due(r.now()) }
-	if o.flight.Load() == nil && !isDue() {
+	return r.joinWhen(o, func() bool { return o.due(r.now()) })
+}
+
+// joinWhen is joinLocked for a wanted that holds without the lock, too.
+func (r *Registry) joinWhen(o *origin, wanted func() bool) *flight {
+	if o.flight.Load() == nil && !wanted() {
 		return nil // without a lock: most services of a route are like this
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.joinLocked(o, isDue)
+	return r.joinLocked(o, wanted)
 }
 
 // succeeded notes a successful check and when the next one is due.

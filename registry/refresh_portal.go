@@ -96,17 +96,17 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
 		}
 	}
 	r.index.Store(a.idx)
+	for key, rt := range old.routes {
+		if a.idx.routes[key] == nil {
+			r.retire(rt)
+		}
+	}
+	a.redeclare()
 	for _, c := range a.changes {
-		r.redeclare(c.route, c.declared, c.services)
 		for i, s := range c.services {
 			if c.declared[i].Enabled {
 				toFetch = append(toFetch, s)
 			}
-		}
-	}
-	for key, rt := range old.routes {
-		if a.idx.routes[key] == nil {
-			r.retire(rt)
 		}
 	}
 	return toFetch
@@ -152,19 +152,27 @@ func (a *application) route(entry Route) {
 	}
 }
 
+// redeclare puts the changes into force. They are deferred, so that each has its
+// turn although another's panics; the flight makes a failure of that.
+func (a *application) redeclare() {
+	for _, c := range slices.Backward(a.changes) {
+		defer a.r.redeclare(c.route, c.declared, c.services)
+	}
+}
+
 // service is the state of a declared service: the one it has had, or a new one.
 func (a *application) service(rt *route, d Service) *service {
 	id := serviceID{d.Key, d.ManifestURL}
 	s := cmp.Or(a.idx.services[id], a.old.services[id])
 	if s == nil {
-		s = a.r.newService(id, rt.outcomeOf(d.Key))
+		s = a.r.newService(id, rt.servedManifest(d.Key))
 	}
 	a.idx.services[id] = s
 	return s
 }
 
-// outcomeOf is the manifest the route serves of a service, or nil.
-func (rt *route) outcomeOf(key ServiceKey) *Manifest {
+// servedManifest is the manifest the route serves of a service, or nil.
+func (rt *route) servedManifest(key ServiceKey) *Manifest {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.outcome.used[key]
@@ -176,11 +184,14 @@ func (rt *route) outcomeOf(key ServiceKey) *Manifest {
 func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	known := slices.EqualFunc(rt.breaches, breaches, func(x, y Finding) bool { return x.Text == y.Text })
+	same := slices.EqualFunc(rt.breaches, breaches, func(x, y Finding) bool { return x.Text == y.Text })
 	rt.breaches = breaches
+	if rt.declared == nil && len(breaches) > 0 {
+		rt.live.Store(&live{why: InvalidDeclaration})
+	}
 	route := slog.String("route", string(rt.key))
 	switch {
-	case known:
+	case same:
 	case len(breaches) == 0:
 		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route declaration is valid again", route)
 	default:

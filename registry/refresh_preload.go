@@ -73,11 +73,17 @@ func (r *Registry) usable() bool {
 	return len(idx.routes) == 0
 }
 
-// dueServices are the services of all routes that are due.
+// dueServices are the services of all routes that are due, those of refused
+// routes included. The preload asks while no route has a list, so it keeps
+// nobody waiting for a service he has no need of.
 func (r *Registry) dueServices() (due []*service) {
 	now := r.now()
 	for _, rt := range r.known().routes {
+		retry := r.takeRetry(rt)
 		for _, s := range rt.live.Load().services {
+			if retry && !s.failing() {
+				s.next.Store(0)
+			}
 			if s.due(now) {
 				due = append(due, s)
 			}

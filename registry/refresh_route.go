@@ -15,7 +15,8 @@ type route struct {
 	key  RouteKey
 	live atomic.Pointer[live]
 
-	missAt time.Duration // when an unknown tool may cause a check again; under Registry.mu
+	missAt  time.Duration // when an unknown tool may cause a check again; under Registry.mu
+	retryAt atomic.Int64  // when a refused merge may cause a check again, in Registry time
 
 	mu       sync.Mutex   // held while the route changes: publications are in order
 	declared []Service    // the last-good declaration, sorted by key; nil = there never was one
@@ -29,8 +30,9 @@ type route struct {
 
 // live is what requests see of a route at one moment. It is immutable.
 type live struct {
-	snapshot *Snapshot  // nil = the route has no list yet
-	services []*service // the enabled ones
+	snapshot *Snapshot         // nil = the route has no list yet
+	services []*service        // the enabled ones
+	why      UnavailableReason // why there is no snapshot
 }
 
 func newRoute(key RouteKey) *route {
@@ -39,14 +41,28 @@ func newRoute(key RouteKey) *route {
 	return rt
 }
 
-// untilDue is the time left until the route's oldest service is due; 0 when
-// overdue. A route without enabled services is never due.
-func (l *live) untilDue(now time.Duration) time.Duration {
-	left := never
+// untilDue is the time left until a request on the route would have a service
+// checked; 0 when overdue. A route without enabled services is never due.
+func (rt *route) untilDue(now time.Duration) time.Duration {
+	l, left := rt.live.Load(), never
 	for _, s := range l.services {
 		left = min(left, s.untilDue(now))
+		if l.why == RefusedMerge && !s.failing() {
+			left = min(left, max(0, time.Duration(rt.retryAt.Load())-now))
+		}
 	}
 	return left
+}
+
+// takeRetry reports whether the route's services are to be checked now, whatever
+// their TTL, because what was fetched of them makes no list. That is so once per
+// retryInterval: somebody may have mended a manifest, and until then the route
+// is as dead as one whose services do not answer. The clock is the route's own,
+// for other routes of the same services have no part in it.
+func (r *Registry) takeRetry(rt *route) bool {
+	at, now := rt.retryAt.Load(), r.now()
+	return rt.live.Load().why == RefusedMerge && now >= time.Duration(at) &&
+		rt.retryAt.CompareAndSwap(at, int64(now+r.config.RetryInterval))
 }
 
 func (l *live) due(now time.Duration) bool {
@@ -82,11 +98,13 @@ func (r *Registry) retire(rt *route) {
 	r.notices.add(r, rt.key, nil)
 }
 
-// rebuild merges a route anew and publishes what came out.
+// rebuild merges a route anew and publishes what came out. A route that is in
+// the index but not declared yet has no services to merge, and the empty list
+// that would make is not its list: redeclare follows.
 func (r *Registry) rebuild(rt *route) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if !rt.gone {
+	if rt.declared != nil && !rt.gone {
 		r.rebuildLocked(rt)
 	}
 }
@@ -95,17 +113,21 @@ func (r *Registry) rebuildLocked(rt *route) {
 	parts, omitted, on := r.parts(rt)
 	out := merge(parts, r.limits)
 	before := rt.live.Load().snapshot
-	snapshot := before
+	snapshot, why := before, NeverLoaded
 	switch {
 	case out.held && before == nil:
 		out.used = nil // nothing is served
+		if out.faulty {
+			why = RefusedMerge
+			rt.retryAt.Store(int64(r.now() + r.config.RetryInterval))
+		}
 	case before == nil || !serves(before, out.tools):
 		snapshot = NewSnapshot(rt.key, out.tools)
 	}
 	r.logOutcome(rt, out, omitted)
 	out.tools = nil
 	rt.outcome, rt.omitted = out, omitted
-	rt.live.Store(&live{snapshot: snapshot, services: on})
+	rt.live.Store(&live{snapshot: snapshot, services: on, why: why})
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
 		r.logList(snapshot, before == nil)
 		r.notices.add(r, rt.key, snapshot)
@@ -192,11 +214,12 @@ func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	}
 }
 
-// awaitsFirst reports whether some enabled service was not tried yet: a list
-// that is not there before that is nothing to warn of.
+// awaitsFirst reports whether some enabled service's first answer is still to
+// come: a list that is not there before that is nothing to warn of.
 func (rt *route) awaitsFirst() bool {
 	for i, s := range rt.services {
-		if rt.declared[i].Enabled && s.recorded().lastAttempt.IsZero() {
+		// The record of a check is written after what it brought is in use.
+		if rt.declared[i].Enabled && s.good.Load() == nil && s.recorded().lastAttempt.IsZero() {
 			return true
 		}
 	}

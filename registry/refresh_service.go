@@ -5,8 +5,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"tollgate/jsonwire"
 )
 
 // recheckInterval is the least time between two checks of one service caused by
@@ -43,13 +46,14 @@ func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	return s
 }
 
-// newest is the manifest to serve: the last-good, or the file while an attempt
-// to fetch one has failed.
+// newest is the manifest to serve: the last-good, or the file while attempts to
+// fetch one were in vain. An empty answer that is not confirmed does not end
+// that: the file's tools are what it would replace.
 func (s *service) newest() *Manifest {
 	if m := s.good.Load(); m != nil {
 		return m
 	}
-	if s.fallback != nil && s.failing() {
+	if s.fallback != nil && s.triedInVain() {
 		return s.fallback
 	}
 	return nil
@@ -58,10 +62,12 @@ func (s *service) newest() *Manifest {
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
 func (r *Registry) checkService(ctx context.Context, s *service) {
-	var m *Manifest
+	m := s.good.Load()
 	var findings []Finding
 	data, failure := r.fetch.get(ctx, target{url: s.url, maxBytes: r.config.Manifest.MaxBytes})
-	if failure == nil {
+	// The same bytes make the same manifest. Nearly all refreshes bring those,
+	// and compiling every schema of them anew would be their whole cost.
+	if failure == nil && (m == nil || !bytes.Equal(m.Raw, jsonwire.TrimBOM(data))) {
 		m, findings = ParseManifest(data, r.manifestRules(s.key))
 		if m == nil {
 			failure = invalid(InvalidManifest, findings)
@@ -103,7 +109,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
-		s.replaces = nil
+		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
 	r.succeeded(&s.origin, next)
@@ -151,8 +157,10 @@ func (r *Registry) allHaveLists(s *service) bool {
 	return true
 }
 
+// rebuildUsers rebuilds every route that uses s. They are deferred, so that each
+// has its turn although another's panics; the flight makes a failure of that.
 func (r *Registry) rebuildUsers(s *service) {
-	for _, rt := range r.users(s) {
-		r.rebuild(rt)
+	for _, rt := range slices.Backward(r.users(s)) {
+		defer r.rebuild(rt)
 	}
 }

@@ -91,7 +91,7 @@ func (r *Registry) untilDue(key RouteKey, now time.Duration) time.Duration {
 		left = r.portal.untilDue(now)
 	}
 	if rt := r.route(key); rt != nil {
-		left = min(left, rt.live.Load().untilDue(now))
+		left = min(left, rt.untilDue(now))
 	}
 	return left
 }

@@ -18,16 +18,43 @@ import (
 // ErrRouteNotFound says that no route of that key is declared.
 var ErrRouteNotFound = errors.New("route not found")
 
-// UnavailableError says that a route has no tool list to answer from: no
-// registry answer was ever accepted, or the route's services never had a
-// manifest. It is no statement about whether the route exists.
+// UnavailableError says that a route has no tool list to answer from. It is no
+// statement about whether the route exists.
 type UnavailableError struct {
-	RetryAfter time.Duration // until something may have changed; at least 1 s
+	Reason     UnavailableReason
+	RetryAfter time.Duration // until the next check that may change something; at least 1 s
 }
 
 // Error says so without naming origins.
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("registry unavailable, retry in %v", e.RetryAfter)
+	return fmt.Sprintf("registry unavailable: %v; retry in %v", e.Reason, e.RetryAfter)
+}
+
+// UnavailableReason is why a route has no tool list, in one word. It may be told
+// to anybody.
+type UnavailableReason string
+
+const (
+	// NeverLoaded, the zero value: no registry answer was ever accepted, or some
+	// service of the route never had a manifest.
+	NeverLoaded UnavailableReason = ""
+
+	// RefusedMerge: the manifests were fetched and make no list on this route.
+	RefusedMerge UnavailableReason = "refused"
+
+	// InvalidDeclaration: the Portal's entry of the route never was a valid one.
+	InvalidDeclaration UnavailableReason = "invalid_declaration"
+)
+
+// String is the reason in words for a caller, who can only tell the operator.
+func (u UnavailableReason) String() string {
+	switch u {
+	case RefusedMerge:
+		return "the manifests of this route's services cannot be merged into one tool list; the gateway's log says why"
+	case InvalidDeclaration:
+		return "the declaration of this route is invalid; the gateway's log says why"
+	}
+	return "no tool list was ever loaded for this route"
 }
 
 // Options say where routes come from and what a Registry works with.
@@ -109,10 +136,8 @@ func New(o Options) (*Registry, error) {
 		r.portal.who = slog.String("origin", "portal")
 		r.portal.check = r.checkPortal
 	}
-	errs := append(o.Config.Validate(), o.checkOrigins()...)
-	errs = append(errs, r.checkStatic()...)
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(o.Config.Validate(), o.checkOrigins(), r.checkStatic()); err != nil {
+		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
@@ -125,14 +150,15 @@ func cleanRoutes(routes []Route) []Route {
 		routes[i].Services = slices.Clone(routes[i].Services)
 		for j := range routes[i].Services {
 			s := &routes[i].Services[j]
-			s.BaseEndpoint = CleanBase(s.BaseEndpoint)
+			s.BaseEndpoint = cleanBase(s.BaseEndpoint)
 		}
 	}
 	return routes
 }
 
 // checkOrigins finds out whether there is one origin of routes, and a way to it.
-func (o Options) checkOrigins() (errs []error) {
+func (o Options) checkOrigins() error {
+	var errs []error
 	hasPortal, hasRoutes := o.Config.Portal.URL != "", len(o.Routes) > 0
 	if hasPortal && hasRoutes {
 		errs = append(errs, errors.New("registry.portal.url and registry.routes exclude each other: configure one of them"))
@@ -143,12 +169,13 @@ func (o Options) checkOrigins() (errs []error) {
 	if o.Transport == nil {
 		errs = append(errs, errors.New("no transport to fetch with"))
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // checkStatic finds everything wrong with the static routes and loads their
 // fallback files.
-func (r *Registry) checkStatic() (errs []error) {
+func (r *Registry) checkStatic() error {
+	var errs []error
 	seen := make(map[RouteKey]bool)
 	files := make(map[serviceID]string)
 	for _, route := range r.static {
@@ -185,7 +212,7 @@ func (r *Registry) checkStatic() (errs []error) {
 			r.fallbacks[id] = m
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // readFallback reads and validates the manifest file of a service as if the
@@ -202,7 +229,7 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 	}
 	m, findings := ParseManifest(data, r.manifestRules(s.Key))
 	if m != nil {
-		findings = CheckPrefix(m, s.NamePrefix)
+		findings = checkPrefix(m, s.NamePrefix)
 	}
 	if len(findings) > 0 && (m == nil || findings[0].Level == Breach) {
 		return nil, invalid(InvalidManifest, findings)
@@ -234,10 +261,12 @@ func (r *Registry) Close() {
 	r.running.Wait()
 }
 
-// OnChange makes f hear of every published change of a tool list, and of
-// removed routes with a nil Snapshot. Calls for one route are in order and do
-// not overlap; calls for different routes may. No lock is held, and a slow f
-// delays nobody but its own route's next call. Call it before Start.
+// OnChange makes f hear of published changes of a tool list, and of removed
+// routes with a nil Snapshot. Calls for one route are in order and do not
+// overlap; calls for different routes may. No lock is held, and a slow f delays
+// nobody but its own route's next call. What happened to a route while f was
+// busy with it comes down to its newest list, after a nil if the route was gone
+// in between. Call it before Start.
 func (r *Registry) OnChange(f func(RouteKey, *Snapshot)) { r.notices.tell = f }
 
 // Snapshot returns what the route serves, for one request to answer from. When
@@ -323,7 +352,7 @@ func (r *Registry) NextCheck(key RouteKey) time.Duration {
 		return 0
 	}
 	now := r.now()
-	if left := rt.live.Load().untilDue(now); left != never {
+	if left := rt.untilDue(now); left != never {
 		return left
 	}
 	if r.portal != nil { // no services: only the Portal can change anything
@@ -336,24 +365,25 @@ func (r *Registry) NextCheck(key RouteKey) time.Duration {
 func (r *Registry) answer(key RouteKey) (*Snapshot, error) {
 	idx := r.index.Load()
 	if idx == nil {
-		return nil, r.unavailable(key)
+		return nil, r.unavailable(key, NeverLoaded)
 	}
 	rt := idx.routes[key]
 	if rt == nil {
 		return nil, ErrRouteNotFound
 	}
-	if s := rt.live.Load().snapshot; s != nil {
-		return s, nil
+	l := rt.live.Load()
+	if l.snapshot != nil {
+		return l.snapshot, nil
 	}
-	return nil, r.unavailable(key)
+	return nil, r.unavailable(key, l.why)
 }
 
-func (r *Registry) unavailable(key RouteKey) error {
+func (r *Registry) unavailable(key RouteKey, why UnavailableReason) error {
 	left := r.untilDue(key, r.now())
 	if left == never {
 		left = r.config.RetryInterval
 	}
-	return &UnavailableError{RetryAfter: max(left, time.Second)}
+	return &UnavailableError{Reason: why, RetryAfter: max(left, time.Second)}
 }
 
 // now is the Registry time: monotonic, from zero on.

@@ -88,8 +88,8 @@ func (r *Registry) Status() Status {
 
 func originStatus(rec record) OriginStatus {
 	st := OriginStatus{
-		LastSuccessAt:       known(rec.lastSuccess),
-		LastAttemptAt:       known(rec.lastAttempt),
+		LastSuccessAt:       timeOrNil(rec.lastSuccess),
+		LastAttemptAt:       timeOrNil(rec.lastAttempt),
 		ConsecutiveFailures: rec.failures,
 		Failure:             rec.failure,
 	}
@@ -99,7 +99,8 @@ func originStatus(rec record) OriginStatus {
 	return st
 }
 
-func known(t time.Time) *time.Time {
+// timeOrNil is t for a JSON member that is null while there is no time.
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -39,7 +39,7 @@ type Finding struct {
 type Service struct {
 	Key          ServiceKey
 	ManifestURL  string // where the manifest is fetched
-	BaseEndpoint string // calls go below it; no query, no trailing slash: see CleanBase
+	BaseEndpoint string // calls go below it; ParsePortal and New leave neither query nor trailing slashes
 	NamePrefix   string // every tool name of the service starts with it; may be empty
 	Enabled      bool   // false: not fetched, contributes nothing
 	FallbackFile string // manifest used while none was ever fetched; "" = none (static configuration only)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const portalURL = "http://portal.test/registry"
@@ -318,4 +321,59 @@ func (c *changes) take() []string {
 	seen := c.seen
 	c.seen = nil
 	return seen
+}
+
+// alpha and beta are the services of most tests.
+var (
+	alpha = svc{key: "alpha", prefix: "a."}
+	beta  = svc{key: "beta", prefix: "b."}
+)
+
+// onePlant is a world with one route of one service.
+func onePlant(w *world) {
+	w.declare(map[string][]svc{"plant": {alpha}})
+	w.serve(alpha, "a.one", "a.two")
+}
+
+func seconds(list ...float64) (d []time.Duration) {
+	for _, s := range list {
+		d = append(d, time.Duration(s*float64(time.Second)))
+	}
+	return d
+}
+
+func wantFetches(t *testing.T, w *world, url string, at ...float64) {
+	t.Helper()
+	if diff := cmp.Diff(seconds(at...), w.fetched(url)); diff != "" {
+		t.Errorf("fetches of %s (-want +got)\n%s", url, diff)
+	}
+}
+
+// at sleeps until a moment of the test.
+func (w *world) at(second float64) {
+	time.Sleep(time.Until(w.began.Add(seconds(second)[0])))
+}
+
+// onRecord is a log handler that does something at a record before it is
+// written: what the Registry logs tells how far it is.
+type onRecord struct {
+	slog.Handler
+	do func(slog.Record)
+}
+
+// Handle has no lock around do, which may sleep or panic.
+func (h *onRecord) Handle(ctx context.Context, rec slog.Record) error {
+	h.do(rec)
+	return h.Handler.Handle(ctx, rec)
+}
+
+// routeOf is the route a log record is about, or "".
+func routeOf(rec slog.Record) (key string) {
+	rec.Attrs(func(a slog.Attr) bool {
+		if a.Key == "route" {
+			key = a.Value.String()
+		}
+		return key == ""
+	})
+	return key
 }

@@ -20,7 +20,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		message string // exactly
 	}{
 		"JSON-RPC error with id":     {400, "Content-Type: application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"bad"}}`, -32602, "bad"},
-		"JSON-RPC error, no id":      {403, "Content-Type: application/json", `{"jsonrpc":"2.0","error":{"code":403,"message":"Host not allowed"}}`, 403, "Host not allowed"},
+		"JSON-RPC error, no id":      {403, "Content-Type: application/json", `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Host not allowed"}}`, -32600, "Host not allowed"},
 		"JSON-RPC error, id null":    {400, "", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"bad"}}`, -32700, "bad"},
 		"JSON-RPC error, foreign id": {400, "", `{"id":"7","jsonrpc":"2.0","error":{"code":5,"message":"bad"}}`, 5, "bad"},
 		"route not found":            {404, "Content-Type: application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":404,"message":"route not found"}}`, 404, "route not found"},

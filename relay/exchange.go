@@ -18,6 +18,7 @@ type exchange struct {
 	m      *message
 	ctx    context.Context
 	cancel context.CancelFunc
+	slot   chan struct{} // where this exchange takes up a place; nil when it no longer does
 
 	aborted atomic.Bool // the client has cancelled: nothing more may be written
 }
@@ -60,7 +61,7 @@ func (x *exchange) post() (*http.Response, error) {
 	setModern(header, x.m)
 	plain := header.Clone()
 	setParams(header, x.bindings(), x.m.params)
-	_, _, learned := x.r.tools.lookup("")
+	learned := x.r.tools.generation()
 	res, err := x.r.send(x.ctx, http.MethodPost, x.m.raw, header)
 	if err != nil || res.StatusCode != http.StatusBadRequest {
 		return res, err
@@ -96,11 +97,29 @@ func (r *relay) send(ctx context.Context, method string, body []byte, header htt
 func (x *exchange) write(frame []byte) {
 	x.r.writing.Lock()
 	defer x.r.writing.Unlock()
-	if x.aborted.Load() {
-		return
+	if !x.aborted.Load() {
+		x.r.write(frame)
 	}
-	if err := x.r.lines.WriteFrame(frame); err != nil {
-		x.r.fail(err)
+}
+
+// conclude is write for the answer. The exchange's place is free before the
+// client can have read it, so that a client which then sends its next request is
+// not refused. Only who may write at the moment has given its place up and is
+// still there, so the bound holds but for one.
+func (x *exchange) conclude(frame []byte) {
+	x.r.writing.Lock()
+	defer x.r.writing.Unlock()
+	x.release()
+	if !x.aborted.Load() {
+		x.r.write(frame)
+	}
+}
+
+// release gives the exchange's place up, once.
+func (x *exchange) release() {
+	if x.slot != nil {
+		<-x.slot
+		x.slot = nil
 	}
 }
 
@@ -118,7 +137,7 @@ func (x *exchange) report(f *failure) {
 	switch {
 	case x.ctx.Err() != nil:
 	case x.m.answer:
-		x.write(f.frame(x.m.id))
+		x.conclude(f.frame(x.m.id))
 	default:
 		x.r.log.Warn("the gateway did not take a message", "method", x.m.method, "status", f.status, "reason", f.text)
 	}
@@ -134,5 +153,5 @@ func (x *exchange) deliver(header http.Header, answer []byte) {
 		cursor, _ := jsonwire.Get(x.m.params, "cursor")
 		x.r.tools.learn(answer, jsonwire.KindOf(cursor) != jsonwire.KindString)
 	}
-	x.write(withID(answer, x.m.id))
+	x.conclude(withID(answer, x.m.id))
 }

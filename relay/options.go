@@ -64,6 +64,8 @@ func newRelay(o Options) (*relay, error) {
 		tools:  newToolTable(),
 
 		slots:    make(chan struct{}, maxExchanges),
+		notices:  make(chan struct{}, maxExchanges),
+		refusals: make(chan struct{}, maxRefusals),
 		gate:     make(chan struct{}),
 		inFlight: map[string]*exchange{},
 	}
@@ -115,6 +117,8 @@ func (o Options) check() error {
 		return errors.New("url: credentials do not belong into the URL; set TOLLGATE_API_KEY")
 	case u.Fragment != "":
 		return errors.New("url: a fragment (#…) is never sent; leave it out")
+	case u.Path == "" || u.Path == "/":
+		return errors.New("url: the path is missing: want the gateway's MCP endpoint, https://host/mcp/ROUTE")
 	}
 	if !isFieldValue(o.APIKey) {
 		return errors.New("the API key has characters that cannot be sent in a header")

@@ -16,6 +16,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -26,9 +27,13 @@ import (
 )
 
 const (
-	// maxExchanges bounds the requests under way, listen streams included. Beyond
-	// it no further line is read until one has ended.
+	// maxExchanges bounds the messages under way, listen streams included. Beyond
+	// it requests are refused: were they to wait, nobody would read the
+	// cancellation that makes room.
 	maxExchanges = 128
+
+	// maxRefusals bounds the refusals the client has not read yet.
+	maxRefusals = 1024
 
 	// finishTimeout is how long answers are awaited after the end of input.
 	finishTimeout = 10 * time.Second
@@ -43,6 +48,9 @@ const (
 // Run relays until the end of input, then waits up to ten seconds for the answers
 // still due, writes them, and returns nil. It returns at once, with an error, when
 // o cannot be used, when a stream breaks, or when ctx ends (with its cause).
+//
+// At most 128 requests are under way; one more is answered with a JSON-RPC error.
+// A cancelled one counts until it has ended.
 //
 // Only MCP messages are written to o.Lines. A gateway that cannot be reached or
 // does not answer in JSON-RPC is reported to the client as the JSON-RPC error of
@@ -88,7 +96,9 @@ type relay struct {
 
 	writing   sync.Mutex // held for each line, so that the next one can still be cancelled
 	exchanges sync.WaitGroup
-	slots     chan struct{} // one per exchange
+	slots     chan struct{} // one per message under way but cancellations
+	notices   chan struct{} // the same for cancellations: what ends requests must not wait for them
+	refusals  chan struct{} // one per refusal being written
 	gate      chan struct{} // closed when the messages taken so far no longer hold up the next; only take uses it
 
 	mu       sync.Mutex
@@ -117,8 +127,10 @@ func (r *relay) read(ctx context.Context, frames chan<- input) {
 	}
 }
 
-// take begins what a message asks for. It waits only if too much is under way.
+// take begins what a message asks for. It never waits: behind the message there
+// may be a cancellation, or the end of input.
 func (r *relay) take(ctx context.Context, m *message) {
+	slots := r.slots
 	if m.method == "notifications/cancelled" {
 		x := r.abort(m)
 		if x == nil || x.m.version != "" {
@@ -126,13 +138,15 @@ func (r *relay) take(ctx context.Context, m *message) {
 			// done. For an unknown request there is nothing to cancel.
 			return
 		}
+		slots = r.notices
 	}
 	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
+	case slots <- struct{}{}:
+	default:
+		r.turnAway(m)
 		return
 	}
-	x := &exchange{r: r, m: m}
+	x := &exchange{r: r, m: m, slot: slots}
 	x.ctx, x.cancel = context.WithCancel(ctx)
 	r.register(x)
 
@@ -147,7 +161,7 @@ func (r *relay) take(ctx context.Context, m *message) {
 		defer func() {
 			x.cancel()
 			r.unregister(x)
-			<-r.slots
+			x.release()
 			if passed != nil {
 				close(passed)
 			}
@@ -158,6 +172,36 @@ func (r *relay) take(ctx context.Context, m *message) {
 		case <-x.ctx.Done():
 		}
 	})
+}
+
+// turnAway refuses a message there is no room for: a request with an answer, any
+// other with a line in the log.
+func (r *relay) turnAway(m *message) {
+	if !m.answer {
+		r.log.Warn("too many requests are under way; a message is dropped", "method", m.method)
+		return
+	}
+	select {
+	case r.refusals <- struct{}{}:
+	default: // the client does not read, and memory is finite
+		r.log.Warn("too many requests are under way, and their refusals are not read; one is dropped", "method", m.method)
+		return
+	}
+	f := failure{reason: "too_many_requests", text: fmt.Sprintf("too many requests under way (%d): wait for one to end", maxExchanges)}
+	frame := f.frame(m.id)
+	r.exchanges.Go(func() {
+		defer func() { <-r.refusals }()
+		r.writing.Lock()
+		defer r.writing.Unlock()
+		r.write(frame)
+	})
+}
+
+// write writes one message for the client. The caller holds writing.
+func (r *relay) write(frame []byte) {
+	if err := r.lines.WriteFrame(frame); err != nil {
+		r.fail(err)
+	}
 }
 
 // abort cancels the request a notifications/cancelled names and returns it, or

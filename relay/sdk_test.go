@@ -49,7 +49,7 @@ func converse(t *testing.T, version string, o *mcp.StreamableHTTPOptions) {
 	outRead, outWrite := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(t.Context(), Options{URL: srv.URL, Lines: transport.NewStdio(inRead, outWrite, 1<<20), Version: "test"})
+		done <- Run(t.Context(), Options{URL: srv.URL + "/mcp/a", Lines: transport.NewStdio(inRead, outWrite, 1<<20), Version: "test"})
 		outWrite.Close()
 	}()
 

@@ -34,13 +34,20 @@ func newToolTable() *toolTable {
 	return &toolTable{fetching: make(chan struct{}, 1), bindings: map[string][]binding{}}
 }
 
-// lookup returns the bindings of a tool and whether it is known, and the number
-// of lists this knowledge comes from.
-func (t *toolTable) lookup(name string) (found []binding, known bool, learned int) {
+// lookup returns the bindings of a tool and whether it is known.
+func (t *toolTable) lookup(name string) (found []binding, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found, known = t.bindings[name]
-	return found, known, t.learned
+	return found, known
+}
+
+// generation changes with each list that is learned. Take it before looking
+// something up: a list that comes in between then counts as newer.
+func (t *toolTable) generation() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.learned
 }
 
 // learn takes in one answer to tools/list. The first page replaces what was
@@ -81,10 +88,11 @@ func (t *toolTable) missing(name string) {
 // a tool it does not know it asks the gateway for the list first.
 func (x *exchange) bindings() []binding {
 	name := text(x.m.params, "name")
-	found, known, learned := x.r.tools.lookup(name)
+	learned := x.r.tools.generation()
+	found, known := x.r.tools.lookup(name)
 	if !known && x.fetchTools(learned) {
 		x.r.tools.missing(name)
-		found, _, _ = x.r.tools.lookup(name)
+		found, _ = x.r.tools.lookup(name)
 	}
 	return found
 }
@@ -99,7 +107,7 @@ func (x *exchange) fetchTools(learned int) bool {
 	case <-x.ctx.Done():
 		return false
 	}
-	if _, _, now := t.lookup(""); now != learned {
+	if t.generation() != learned {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, listTimeout)

@@ -26,17 +26,13 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
-	limit := s.config.MaxRequestBytes
+	limit := s.maxBody
 	if r.ContentLength > limit {
 		return nil, s.tooLarge()
 	}
-	control := http.NewResponseController(w)
-	// A writer without deadlines (a test's recorder) has no slow client either.
-	if control.SetReadDeadline(time.Now().Add(bodyTimeLimit)) == nil {
-		// The limit is the body's alone. What watches the connection for the
-		// client's leaving must not run into it.
-		defer control.SetReadDeadline(time.Time{})
-	}
+	// net/http lifts the deadline as soon as the body is read. A writer without
+	// deadlines (a test's recorder) has no slow client either.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeLimit))
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), trustedLength)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
@@ -62,7 +58,7 @@ func (s *Server) bodyFailure(err error) error {
 }
 
 func (s *Server) tooLarge() *failure {
-	return closing(fail(bodyTooLarge, "the body is larger than %d bytes", s.config.MaxRequestBytes))
+	return closing(fail(bodyTooLarge, "the body is larger than %d bytes", s.maxBody))
 }
 
 // closing adds that the connection ends with this answer: the rest of the body

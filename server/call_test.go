@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -200,6 +201,24 @@ func TestPanicIsAnsweredAndSurvived(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A client must not get a second answer behind the first: the connection breaks.
+func TestPanicAfterAnAnswerBeganBreaksItOff(t *testing.T) {
+	g := newGateway(t)
+	sdk := g.json
+	g.json = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sdk.ServeHTTP(w, r); panic("boom") })
+	resp, err := http.Post(g.url()+"/mcp/claims", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+	if err == nil {
+		defer resp.Body.Close()
+		var body []byte
+		if body, err = io.ReadAll(resp.Body); err == nil {
+			t.Errorf("got a whole answer: %s", body)
+		}
+	}
+	if log := g.log.String(); !strings.Contains(log, "boom") || !strings.Contains(log, "goroutine ") {
+		t.Errorf("no stack in the log: %s", log)
 	}
 }
 

@@ -21,6 +21,14 @@ func (g *gateway) blockingTool() (entered, cancelled chan string) {
 	return entered, cancelled
 }
 
+// wantCanceled checks the log line of a call that is over.
+func (g *gateway) wantCanceled() {
+	g.t.Helper()
+	if log := g.log.String(); !strings.Contains(log, `"outcome":"canceled"`) {
+		g.t.Errorf("log: %s", log)
+	}
+}
+
 func TestClientThatLeavesCancelsItsCall(t *testing.T) {
 	for _, accept := range []string{"application/json, text/event-stream", "text/event-stream"} {
 		eachEra(t, func(t *testing.T, modern bool) {
@@ -57,9 +65,7 @@ func TestClientThatLeavesCancelsItsCall(t *testing.T) {
 				t.Errorf("cancelled was %s", got)
 			}
 			g.http.Close() // waits for the handler, and with it for the log line
-			if log := g.log.String(); !strings.Contains(log, `"outcome":"canceled"`) {
-				t.Errorf("log: %s", log)
-			}
+			g.wantCanceled()
 		})
 	}
 }
@@ -81,6 +87,7 @@ func TestCancelledCallOnFramesIsNotAnswered(t *testing.T) {
 			if rest := c.finish(); len(rest) > 0 {
 				t.Errorf("after the cancellation came %q", rest)
 			}
+			g.wantCanceled()
 		})
 	}
 }
@@ -116,4 +123,5 @@ func TestCancellationTouchesOneCall(t *testing.T) {
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	<-cancelled
 	c.finish()
+	g.wantCanceled()
 }

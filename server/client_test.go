@@ -49,7 +49,6 @@ func TestClientCancels(t *testing.T) {
 	g := newGateway(t)
 	entered, cancelled := g.blockingTool()
 	c := g.Client(t.Context(), "claims", nil)
-	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -65,4 +64,6 @@ func TestClientCancels(t *testing.T) {
 	if _, err := c.Tools(t.Context()); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
+	c.Close()
+	g.wantCanceled()
 }

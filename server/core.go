@@ -90,7 +90,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return invalidArguments(breaches), nil
 	}
 
-	// Handle in: a handle argument becomes the state it stands for.
+	// Place of handle in: nothing stands here yet.
 
 	release, ok := c.upstream.Acquire(tool.Service)
 	if !ok {
@@ -99,7 +99,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 	defer release()
 
-	// Reserve the cost; a defer settles what panics and early returns leave open.
+	// Place of reserving the cost: nothing stands here yet.
 
 	answer := c.upstream.Forward(ctx, upstream.Call{
 		Tool: tool, Body: arguments, Header: in.header,
@@ -107,13 +107,13 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	})
 	record.answer = answer
 
-	// Settle, as soon as the answer is read.
+	// Place of settling the cost: nothing stands here yet.
 
 	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
 		c.routes.RecheckService(in.route, tool.Service)
 	}
 
-	// Handle out: new state becomes a handle.
+	// Place of handle out: nothing stands here yet.
 
 	return upstream.Map(in.route, tool, answer, !in.modern), nil
 }
@@ -135,7 +135,7 @@ func checkArguments(raw []byte) ([]byte, error) {
 
 func unknownTool(name registry.ToolName) *failure {
 	return &failure{
-		fault: toolNotFound, text: "Tool not found: " + clip(string(name)),
+		kind: toolNotFound, text: "Tool not found: " + clip(string(name)),
 		data: jsonwire.AppendString([]byte(`"tool":`), string(name)),
 	}
 }
@@ -146,23 +146,13 @@ func invalidArguments(breaches []schema.Breach) upstream.Result {
 	var b strings.Builder
 	b.WriteString("The arguments do not fit the tool's inputSchema. Nothing was called. Correct this and try again:")
 	for _, breach := range breaches {
-		pointer := breach.Pointer
-		if pointer == "" {
-			pointer = "(root)"
-		}
-		b.WriteString("\n- " + pointer + ": " + breach.Text)
+		b.WriteString("\n- " + breach.String())
 	}
-	return toolError(b.String())
+	return upstream.ErrorResult(b.String())
 }
 
 func busy(tool *registry.RoutedTool) upstream.Result {
-	return toolError("The Tool Service " + string(tool.Service) + " is busy: too many calls to it are in flight. Nothing was called. Try again in a moment.")
-}
-
-// toolError is a failed tool as the gateway itself reports it to the model.
-func toolError(text string) upstream.Result {
-	content := jsonwire.AppendString([]byte(`[{"type":"text","text":`), text)
-	return upstream.Result{Content: append(content, "}]"...), IsError: true}
+	return upstream.ErrorResult("The Tool Service " + string(tool.Service) + " is busy: too many calls to it are in flight. Nothing was called. Try again in a moment.")
 }
 
 // callRecord is what the log says about a call. Never arguments, results or

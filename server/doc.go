@@ -20,8 +20,9 @@
 //   - server.go puts it together.
 //
 // The doors differ in parsing and framing only. Host, Origin and CORS are
-// checked before this package sees a request, by tollgate/transport; who may
-// call is checked in the marked place of http.go.
+// checked before this package sees a request, by tollgate/transport. Places of
+// what does not exist yet (auth in http.go; handles and cost in core.go) are
+// marked in the straight line; nothing else prepares for it.
 //
 // The MCP Go SDK does the protocol's bookkeeping (sessions, versions,
 // subscriptions, framing of answers). It never sees a tool's arguments, an

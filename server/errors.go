@@ -13,12 +13,12 @@ import (
 	"tollgate/registry"
 )
 
-// A fault is a row of the wire table: one way in which the gateway itself
-// refuses a request. What a Tool Service answers is never a fault.
-type fault uint8
+// An errorKind is a row of the wire table: one way in which the gateway itself
+// refuses a request. What a Tool Service answers is never one.
+type errorKind uint8
 
 const (
-	internalError fault = iota // the zero value: an error nobody thought of
+	internalError errorKind = iota // the zero value: an error nobody thought of
 	parseError
 	invalidRequest
 	badParams
@@ -38,7 +38,7 @@ const (
 	cancelled
 )
 
-// wireTable says how each fault looks on the wire, for protocol version
+// wireTable says how each kind of error looks on the wire, for protocol version
 // 2026-07-28 ("modern") and for older ones ("legacy"): the HTTP status, the
 // JSON-RPC code, and the stable word in data.reason that programs may test for.
 // On stdio there is no status and the rest is the same.
@@ -80,7 +80,7 @@ var wireTable = [...]struct {
 // A failure is an error on its way to a caller. Its text is public; its cause
 // is private and goes to the log only.
 type failure struct {
-	fault  fault
+	kind   errorKind
 	text   string
 	data   []byte        // further members of the error's data, as JSON: `"tool":"a"`
 	retry  time.Duration // > 0: when to try again; told in a header and in the text
@@ -98,22 +98,22 @@ func (f *failure) Error() string {
 func (f *failure) Unwrap() error { return f.cause }
 
 // reason is the stable word of the failure, also its outcome in the log.
-func (f *failure) reason() string { return wireTable[f.fault].reason }
+func (f *failure) reason() string { return wireTable[f.kind].reason }
 
 // status is the HTTP status the failure has in an era.
 func (f *failure) status(modern bool) int {
 	if modern {
-		return wireTable[f.fault].status
+		return wireTable[f.kind].status
 	}
-	return wireTable[f.fault].legacyStatus
+	return wireTable[f.kind].legacyStatus
 }
 
 // code is the JSON-RPC error code the failure has in an era.
 func (f *failure) code(modern bool) int {
 	if modern {
-		return wireTable[f.fault].code
+		return wireTable[f.kind].code
 	}
-	return wireTable[f.fault].legacyCode
+	return wireTable[f.kind].legacyCode
 }
 
 // dataJSON is the failure's data member.
@@ -159,8 +159,8 @@ func retrySeconds(d time.Duration) string {
 }
 
 // fail makes a failure from a format.
-func fail(k fault, format string, args ...any) *failure {
-	return &failure{fault: k, text: fmt.Sprintf(format, args...)}
+func fail(kind errorKind, format string, args ...any) *failure {
+	return &failure{kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
 // asFailure gives any error its row. An error without one is internal: its text
@@ -170,17 +170,16 @@ func asFailure(err error) *failure {
 		return f
 	}
 	if u, ok := errors.AsType[*registry.UnavailableError](err); ok {
-		retry := max(u.RetryAfter, time.Second)
 		return &failure{
-			fault: unavailable, retry: retry, cause: err,
-			text: "registry unavailable: no tool list was ever loaded for this route; try again in " + retrySeconds(retry) + " s",
+			kind: unavailable, retry: u.RetryAfter, cause: err,
+			text: "registry unavailable: " + u.Reason.String() + "; try again in " + retrySeconds(u.RetryAfter) + " s",
 		}
 	}
 	switch {
 	case errors.Is(err, registry.ErrRouteNotFound):
-		return &failure{fault: routeNotFound, text: "route not found", cause: err}
+		return &failure{kind: routeNotFound, text: "route not found", cause: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return &failure{fault: cancelled, text: "the request was cancelled", cause: err}
+		return &failure{kind: cancelled, text: "the request was cancelled", cause: err}
 	}
-	return &failure{fault: internalError, text: "internal error", cause: err}
+	return &failure{kind: internalError, text: "internal error", cause: err}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -38,7 +39,8 @@ func doorOf(ctx context.Context) *door {
 // An exchange is one HTTP request with one answer: what was read of it, and the
 // response slot, in which whoever answers behind the SDK leaves what HTTP has to
 // say. The SDK writes its answer after the middleware returned, in the same
-// goroutine, so the slot needs no lock.
+// goroutine, so the slot needs no lock; begun is also read in the goroutine of
+// HTTP, when that panics.
 type exchange struct {
 	msg      *message
 	modern   bool
@@ -47,6 +49,7 @@ type exchange struct {
 
 	status int         // HTTP status of the answer; 0 leaves the SDK's
 	header http.Header // added to the answer; nil for none
+	begun  atomic.Bool // the answer's header is out: no other answer can be given
 }
 
 // refuse leaves a failure's HTTP side in the slot.
@@ -62,7 +65,6 @@ func (x *exchange) refuse(f *failure) {
 type answerWriter struct {
 	http.ResponseWriter
 	x        *exchange
-	wrote    bool
 	replaced bool // the body was the SDK's plain text: dropped
 }
 
@@ -70,10 +72,9 @@ type answerWriter struct {
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *answerWriter) WriteHeader(status int) {
-	if w.wrote {
+	if w.x.begun.Swap(true) {
 		return
 	}
-	w.wrote = true
 	if w.x.status != 0 {
 		status = w.x.status
 	}
@@ -101,15 +102,13 @@ func (w *answerWriter) replacePlainText(status int) {
 	if status < http.StatusInternalServerError {
 		f = fail(invalidRequest, "the request was refused")
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Del("X-Content-Type-Options")
+	w.Header().Set("Content-Type", "application/json")
 	w.ResponseWriter.WriteHeader(status)
 	_, _ = w.ResponseWriter.Write(f.response(w.x.msg.id, w.x.modern))
 }
 
 func (w *answerWriter) Write(p []byte) (int, error) {
-	if !w.wrote {
+	if !w.x.begun.Load() {
 		w.WriteHeader(http.StatusOK)
 	}
 	if w.replaced {

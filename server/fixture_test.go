@@ -117,7 +117,7 @@ func newGateway(t testing.TB, change ...func(*Options)) *gateway {
 	config := upstream.DefaultConfig()
 	config.MaxInFlightPerService = 1000
 	o := Options{
-		Config: DefaultConfig(), Routes: g.routes, Version: "1.2.3", CacheScope: CachePublic,
+		Identity: "tollgate", MaxRequestBytes: 4 << 20, Routes: g.routes, Version: "1.2.3", CacheScope: CachePublic, Drain: time.Minute,
 		Logger: slog.New(slog.NewJSONHandler(g.log, nil)),
 	}
 	for _, c := range change {
@@ -182,7 +182,8 @@ func (g *gateway) tools(manifest []byte) []*registry.RoutedTool {
 	var tools []*registry.RoutedTool
 	for _, tool := range m.Tools {
 		tools = append(tools, &registry.RoutedTool{
-			Tool: tool, Service: m.BundleID, URL: g.service.URL + "/" + string(tool.Name), Deadline: 10 * time.Second,
+			Tool: tool, Service: m.BundleID, URL: g.service.URL + "/" + string(tool.Name),
+			Deadline: time.Hour, // no test waits for it: what ends a call early is what the test is about
 		})
 	}
 	return tools

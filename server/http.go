@@ -25,7 +25,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			s.refuse(w, x, s.panicked(p))
+			f := s.panicked(p)
+			if x.begun.Load() {
+				// Half an answer is out. A second one behind it would be read as
+				// its end, so the connection breaks instead.
+				panic(http.ErrAbortHandler)
+			}
+			s.refuse(w, x, f)
 		}
 	}()
 	if err := s.serve(w, r, x); err != nil {
@@ -44,7 +50,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		f.header = http.Header{"Allow": {http.MethodPost}}
 		return f
 	}
-	// Auth: who calls, and whether this route is theirs, is decided here.
+
+	// Place of auth: nothing stands here yet, every caller may use every route.
+
 	accept := parseAccept(r.Header)
 	if !accept.json && !accept.stream {
 		return fail(notAcceptable, "Accept must allow application/json or text/event-stream")
@@ -84,10 +92,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 	}
 	if !x.msg.isCall() {
 		// Without a session no notification or response means anything here.
+		x.begun.Store(true)
 		w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	return s.answer(w, r, x, key, !accept.json)
+	s.answer(w, r, x, key, !accept.json)
+	return nil
 }
 
 // routeKeyOf reads the path. The key's alphabet has no separator, no percent
@@ -97,31 +107,18 @@ func routeKeyOf(r *http.Request) (registry.RouteKey, error) {
 	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
 		return "", notFound
 	}
-	key, ok := strings.CutPrefix(r.URL.Path, "/mcp")
+	path, ok := strings.CutPrefix(r.URL.Path, "/mcp")
 	switch {
 	case !ok:
 		return "", notFound
-	case key == "" || key == "/":
+	case path == "" || path == "/":
 		return "", fail(routeKeyRequired, "route key is required: POST to /mcp/{routeKey}")
-	case !strings.HasPrefix(key, "/") || !isRouteKey(key[1:]):
+	}
+	key, ok := strings.CutPrefix(path, "/")
+	if !ok || !registry.RouteKey(key).Valid() {
 		return "", notFound
 	}
-	return registry.RouteKey(key[1:]), nil
-}
-
-// isRouteKey reports whether s has the form of a route key.
-func isRouteKey(s string) bool {
-	if s == "" || len(s) > 64 || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		letterOrDigit := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letterOrDigit && c != '.' && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
+	return registry.RouteKey(key), nil
 }
 
 // checkRoute finds out whether the route exists. A list or a call waits for
@@ -160,7 +157,7 @@ func (x *exchange) checkVersion(header string) error {
 }
 
 // answer passes a checked call through the SDK, to the route's server.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, wantsStream bool) error {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, wantsStream bool) {
 	rt := s.route(key)
 	d := &door{route: rt, server: rt.built(), header: r.Header, http: x}
 	ctx, cancel := context.WithCancel(withDoor(r.Context(), d))
@@ -175,7 +172,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key
 		w, handler = stream, s.sse
 	}
 	handler.ServeHTTP(&answerWriter{ResponseWriter: w, x: x}, x.sdkRequest(ctx))
-	return nil
 }
 
 // sdkRequest is the request as the SDK gets it: checked members and headers
@@ -206,6 +202,7 @@ func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 	s.logFailure(x.ctx, f)
 	f.setHeaders(w.Header())
 	w.Header().Set("Content-Type", "application/json")
+	x.begun.Store(true)
 	w.WriteHeader(f.status(x.modern))
 	_, _ = w.Write(f.response(x.msg.id, x.modern))
 }
@@ -214,7 +211,7 @@ func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 // goes to the log.
 func (s *Server) panicked(p any) *failure {
 	s.log.Error("panic while answering a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	return &failure{fault: internalError, text: "internal error"}
+	return &failure{kind: internalError, text: "internal error"}
 }
 
 // recovered is deferred in every goroutine the server starts: a bug there must
@@ -228,7 +225,7 @@ func (s *Server) recovered() {
 // logFailure logs a failure nobody thought of. The others are the caller's
 // affair, or are logged where they begin.
 func (s *Server) logFailure(ctx context.Context, f *failure) {
-	if f.fault == internalError && f.cause != nil && !errors.Is(f.cause, context.Canceled) {
+	if f.kind == internalError && f.cause != nil && !errors.Is(f.cause, context.Canceled) {
 		s.log.LogAttrs(ctx, slog.LevelError, "request failed", slog.Any("error", f.cause))
 	}
 }

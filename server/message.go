@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +23,10 @@ type message struct {
 	meta    []byte            // params._meta, an object; nil when absent or null
 	version string            // the protocol version _meta declares; "" when it declares none
 }
+
+// isNotification reports whether the message is a notification, however wrong
+// its params may be: nobody waits for an answer.
+func (m *message) isNotification() bool { return m.id == nil && m.method != "" }
 
 // isCall reports whether the message wants an answer.
 func (m *message) isCall() bool { return m.id != nil && m.method != "" }
@@ -64,10 +66,7 @@ func parseMessage(body []byte) (*message, error) {
 	default:
 		return m, fail(invalidRequest, "a message is a JSON object")
 	}
-	members, err := jsonwire.Object(body)
-	if err != nil {
-		return m, fail(parseError, "the message is not valid JSON: %v", err)
-	}
+	members, _ := jsonwire.Object(body) // it is one: checked above
 	if err := m.readEnvelope(members); err != nil {
 		return m, err
 	}
@@ -106,16 +105,19 @@ func checkText(body []byte) (tooDeep *jsonwire.Error, _ error) {
 func (m *message) readEnvelope(members []jsonwire.Member) error {
 	var id, params []byte
 	var version, method string
-	var hasResult bool
-	err := unique(members, "jsonrpc", "id", "method", "params", "result", "error")
+	var ids int
+	var hasMethod, hasResult bool
+	err := unique("the message", members, "jsonrpc", "id", "method", "params", "result", "error")
 	for _, member := range members {
 		switch member.Name {
 		case "jsonrpc":
 			version, _ = jsonwire.Text(member.Value)
 		case "id":
 			id = member.Value
+			ids++
 		case "method":
 			method, _ = jsonwire.Text(member.Value)
+			hasMethod = true
 		case "params":
 			params = member.Value
 		case "result", "error":
@@ -123,7 +125,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 		}
 	}
 	idErr := checkID(id)
-	if idErr == nil && !twice(members, "id") {
+	if idErr == nil && ids == 1 {
 		m.id = id
 	}
 	switch {
@@ -133,7 +135,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 		return idErr
 	case version != "2.0":
 		return fail(invalidRequest, `member "jsonrpc" must be "2.0"`)
-	case method == "" && hasResult && !has(members, "method"):
+	case hasResult && !hasMethod:
 		return nil // a response
 	case method == "":
 		return fail(invalidRequest, `member "method" must be a non-empty string`)
@@ -143,7 +145,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 }
 
 // readParams takes the members of params and the version they declare.
-func (m *message) readParams(params []byte) (err error) {
+func (m *message) readParams(params []byte) error {
 	switch jsonwire.KindOf(params) {
 	case jsonwire.KindInvalid, jsonwire.KindNull:
 		return nil
@@ -151,10 +153,8 @@ func (m *message) readParams(params []byte) (err error) {
 	default:
 		return fail(badParams, "params must be an object")
 	}
-	if m.params, err = jsonwire.Object(params); err != nil {
-		return fail(parseError, "the message is not valid JSON: %v", err)
-	}
-	if err := unique(m.params, "name", "arguments", "cursor", "_meta"); err != nil {
+	m.params, _ = jsonwire.Object(params)
+	if err := unique("params", m.params, "name", "arguments", "cursor", "_meta"); err != nil {
 		return err
 	}
 	if m.meta = m.param("_meta"); m.meta == nil {
@@ -177,9 +177,17 @@ func (m *message) readParams(params []byte) (err error) {
 	return nil
 }
 
+// maxMembers bounds the envelope and params. The protocol has a handful of
+// members for each, and every message is read before anybody knows who sends it.
+const maxMembers = 64
+
 // unique refuses a member named twice and, for the names given, a member that
-// differs from one in case only.
-func unique(members []jsonwire.Member, names ...string) error {
+// differs from one in case only. Comparing each with each is quick and needs no
+// memory, because of maxMembers.
+func unique(object string, members []jsonwire.Member, names ...string) error {
+	if len(members) > maxMembers {
+		return fail(invalidRequest, "%s has %d members: at most %d are allowed", object, len(members), maxMembers)
+	}
 	for i, m := range members {
 		for _, other := range members[:i] {
 			if other.Name == m.Name {
@@ -195,20 +203,6 @@ func unique(members []jsonwire.Member, names ...string) error {
 	return nil
 }
 
-func has(members []jsonwire.Member, name string) bool {
-	return slices.ContainsFunc(members, func(m jsonwire.Member) bool { return m.Name == name })
-}
-
-func twice(members []jsonwire.Member, name string) bool {
-	n := 0
-	for _, m := range members {
-		if m.Name == name {
-			n++
-		}
-	}
-	return n > 1
-}
-
 // maxSafeInteger is the largest integer every JSON reader holds exactly.
 const maxSafeInteger = 1<<53 - 1
 
@@ -217,7 +211,7 @@ const maxSafeInteger = 1<<53 - 1
 func checkID(raw []byte) error {
 	switch jsonwire.KindOf(raw) {
 	case jsonwire.KindString:
-		if text, _ := jsonwire.Text(raw); strings.ContainsRune(text, '�') && bytes.Contains(bytes.ToLower(raw), []byte(`\ud`)) {
+		if jsonwire.HasLoneSurrogate(raw) {
 			return fail(invalidRequest, "id must be valid Unicode: it has an unpaired surrogate escape")
 		}
 		return nil
@@ -232,9 +226,8 @@ func checkID(raw []byte) error {
 
 // clip bounds a client's text where a message to the client quotes it.
 func clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
+	if short := jsonwire.Cut(s, 100); len(short) < len(s) {
+		return short + "…"
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return s
 }

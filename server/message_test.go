@@ -12,7 +12,7 @@ import (
 
 func TestIDsComeBackExactly(t *testing.T) {
 	g := newGateway(t)
-	for _, id := range []string{`0`, `1`, `-1`, `9007199254740991`, `-9007199254740991`, `""`, `"a"`, `"1"`, `"<>&é😀"`, `"\u0000\"\\\n"`, `"\ud83d\ude00"`, `"` + strings.Repeat("x", 5000) + `"`} {
+	for _, id := range []string{`0`, `1`, `-1`, `9007199254740991`, `-9007199254740991`, `""`, `"a"`, `"1"`, `"<>&é😀"`, `"\u0000\"\\\n"`, `"\ud83d\ude00"`, `"� \ud83d\ude00"`, `"� \\ud83d"`, `"\ufffd\uD83D\uDE00"`, `"` + strings.Repeat("x", 5000) + `"`} {
 		var want any
 		if err := json.Unmarshal([]byte(id), &want); err != nil {
 			t.Fatal(err)
@@ -29,7 +29,7 @@ func TestIDsComeBackExactly(t *testing.T) {
 
 func TestIDsThatCannotComeBackAreRefused(t *testing.T) {
 	g := newGateway(t)
-	for _, id := range []string{`null`, `true`, `1.5`, `1.0`, `1e3`, `-0`, `9007199254740992`, `-9007199254740992`, `18446744073709551616`, `[1]`, `{}`, `"\ud800"`, `"\udc00\ud800"`} {
+	for _, id := range []string{`null`, `true`, `1.5`, `1.0`, `1e3`, `-0`, `9007199254740992`, `-9007199254740992`, `18446744073709551616`, `[1]`, `{}`, `"\ud800"`, `"\udc00\ud800"`, `"\ud83d\ud83d\ude00"`, `"\\\uD800"`} {
 		r := g.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
 		r.wantError(t, 400, -32600, "invalid_request")
 		if strings.Contains(r.body, `"id"`) {
@@ -40,9 +40,6 @@ func TestIDsThatCannotComeBackAreRefused(t *testing.T) {
 
 func TestNesting(t *testing.T) {
 	g := newGateway(t)
-	nested := func(depth int) string { // arguments of that depth
-		return `{"a":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
-	}
 	for _, tt := range []struct {
 		name   string
 		body   string
@@ -50,12 +47,12 @@ func TestNesting(t *testing.T) {
 		code   int
 		id     bool
 	}{
-		{"as deep as arguments may be", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":` + nested(256) + `}}`, 200, 0, true},
-		{"one deeper", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":` + nested(257) + `}}`, 200, -32602, true},
-		{"deeper than the SDK can read", `{"params":{"arguments":` + nested(3000) + `,"name":"claims.echo"},"method":"tools/call","id":7,"jsonrpc":"2.0"}`, 200, -32602, true},
-		{"deep elsewhere", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"x":` + nested(3000) + `}}`, 400, -32600, true},
-		{"deep outside of params", `{"jsonrpc":"2.0","id":7,"method":"ping","x":` + nested(300) + `}`, 400, -32600, true},
-		{"deeper than any reader goes", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":` + nested(20000) + `}}`, 400, -32700, false},
+		{"as deep as arguments may be", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":` + nestedArguments(256) + `}}`, 200, 0, true},
+		{"one deeper", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":` + nestedArguments(257) + `}}`, 200, -32602, true},
+		{"deeper than the SDK can read", `{"params":{"arguments":` + nestedArguments(3000) + `,"name":"claims.echo"},"method":"tools/call","id":7,"jsonrpc":"2.0"}`, 200, -32602, true},
+		{"deep elsewhere", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"x":` + nestedArguments(3000) + `}}`, 400, -32600, true},
+		{"deep outside of params", `{"jsonrpc":"2.0","id":7,"method":"ping","x":` + nestedArguments(300) + `}`, 400, -32600, true},
+		{"deeper than any reader goes", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":` + nestedArguments(20000) + `}}`, 400, -32700, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := g.post(tt.body)
@@ -68,6 +65,27 @@ func TestNesting(t *testing.T) {
 				t.Errorf("got %d %.200s", r.status, r.body)
 			}
 		})
+	}
+}
+
+// Members are compared with each other before anybody knows who sends them, so
+// there may not be many.
+func TestMembersAreBounded(t *testing.T) {
+	envelope := func(n int) string { return `{"jsonrpc":"2.0","id":7,"method":"tools/list"` + manyMembers(n-3) + `}` }
+	params := func(n int) string {
+		return `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"x":0` + manyMembers(n-1) + `}}`
+	}
+	for _, body := range []func(int) string{envelope, params} {
+		for n, refused := range map[int]bool{64: false, 65: true, 100_000: true} {
+			g := newGateway(t)
+			c := g.connect(nil)
+			c.send(body(n))
+			for door, answer := range map[string]string{"HTTP": g.post(body(n)).body, "frames": c.receive()} {
+				if strings.Contains(answer, `"code":-32600`) != refused || !strings.Contains(answer, `"id":7`) {
+					t.Errorf("%s: %d members in %.60s: %.200s", door, n, body(n), answer)
+				}
+			}
+		}
 	}
 }
 
@@ -139,7 +157,7 @@ func FuzzMessage(f *testing.F) {
 				Version string `json:"io.modelcontextprotocol/protocolVersion"`
 			} `json:"_meta"`
 		}
-		if err := json.Unmarshal(req.Params, &params); err != nil || params.Meta.Version != m.version || m.method == methodCall && params.Name != m.toolName() {
+		if err := json.Unmarshal(req.Params, &params); err != nil || isModern(m.version) && params.Meta.Version != m.version || m.method == methodCall && params.Name != m.toolName() {
 			t.Errorf("params %s are read as %+v, %v", req.Params, params, err)
 		}
 	})

@@ -95,9 +95,9 @@ func (d *door) context(ctx context.Context) (context.Context, context.CancelFunc
 func (d *door) refuse(f *failure, modern bool) *jsonrpc.Error {
 	if d.http != nil {
 		d.http.refuse(f)
-	} else if f.fault == routeNotFound {
+	} else if f.kind == routeNotFound {
 		// A process that serves one route only has no path that could be wrong.
-		f = &failure{fault: routeRemoved, cause: f.cause,
+		f = &failure{kind: routeRemoved, cause: f.cause,
 			text: fmt.Sprintf("route %s does not exist: it was removed, or never was", d.route.key)}
 	}
 	return &jsonrpc.Error{Code: int64(f.code(modern)), Message: f.text, Data: f.dataJSON()}

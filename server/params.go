@@ -119,13 +119,14 @@ func (m *message) sdkParams(arguments bool) []byte {
 }
 
 // sdkMeta keeps the members of _meta somebody behind the SDK reads. The SDK
-// insists on the client's capabilities without using them for tools.
+// insists on the client's capabilities without using them for tools, and takes a
+// version there for the modern era, whichever it is.
 func (m *message) sdkMeta() []byte {
 	if m.meta == nil {
 		return nil
 	}
 	b := []byte{'{'}
-	if m.version != "" {
+	if isModern(m.version) {
 		b = append(b, `"`+metaCapabilities+`":{},"`+metaVersion+`":`...)
 		b = jsonwire.AppendString(b, m.version)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tollgate/registry"
 	"tollgate/server/upstream"
@@ -58,7 +59,7 @@ func TestServerOnARealRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := New(Options{Config: DefaultConfig(), Routes: routes, Upstream: up, Version: "1", CacheScope: CachePublic})
+	server, err := New(Options{Identity: "tollgate", MaxRequestBytes: 4 << 20, Routes: routes, Upstream: up, Version: "1", CacheScope: CachePublic, Drain: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

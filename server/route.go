@@ -23,6 +23,8 @@ type route struct {
 	s   *Server
 	key registry.RouteKey
 
+	holders int // sessions on frames, counted under the Server's lock
+
 	mu     sync.Mutex // one writer of server and its table
 	server *mcp.Server
 	table  map[registry.ToolName][sha256.Size]byte // what is registered: a hash of each tool as published
@@ -42,6 +44,7 @@ func (rt *route) built() *mcp.Server {
 		rt.server = rt.newServer()
 		snapshot, _ := rt.s.routes.Current(rt.key)
 		rt.register(snapshot)
+		rt.s.forgetIfGone(rt) // it may have gone since the caller found it
 	}
 	return rt.server
 }
@@ -139,7 +142,7 @@ func (rt *route) openStream(ctx context.Context) (_ context.Context, leave func(
 	unsubscribe := rt.s.routes.Subscribe(rt.key)
 	// Asked after registering: what ends streams either finds this one or is
 	// seen here.
-	if _, err := rt.s.routes.Current(rt.key); errors.Is(err, registry.ErrRouteNotFound) || rt.s.closing() {
+	if _, err := rt.s.routes.Current(rt.key); errors.Is(err, registry.ErrRouteNotFound) || rt.s.ending(rt) {
 		end()
 	}
 	return ctx, func() {

@@ -42,65 +42,58 @@ type Routes interface {
 	Subscribe(registry.RouteKey) (cancel func())
 }
 
-// Config is the server's part of the configuration. Start from
-// [DefaultConfig].
-type Config struct {
-	// Identity is the server's name in serverInfo. Default tollgate.
-	Identity string `yaml:"identity"`
-
-	// MaxRequestBytes bounds the body of one HTTP request, in bytes. At least 1;
-	// default 4194304 (4 MiB).
-	MaxRequestBytes int64 `yaml:"maxRequestBytes"`
-}
-
-// DefaultConfig returns the defaults of operations.md.
-func DefaultConfig() Config {
-	return Config{Identity: "tollgate", MaxRequestBytes: 4 << 20}
-}
-
-// Validate finds every mistake: nil, or a joined error.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Identity == "" {
-		errs = append(errs, errors.New("identity: must not be empty"))
-	}
-	if c.MaxRequestBytes < 1 {
-		errs = append(errs, errors.New("http.maxRequestBytes: must be at least 1"))
-	}
-	return errors.Join(errs...)
-}
-
 // Cache scopes of lists: whether a cache may serve one caller's list to another.
 const (
 	CachePublic  = "public"  // right without authentication
 	CachePrivate = "private" // right as soon as callers may see different routes
 )
 
-// Options are what a Server is made of. All fields but Drain and Logger are
-// required.
+// Options are what a Server is made of. All fields but Logger are required.
 type Options struct {
-	Config
+	Identity   string // the server's name in serverInfo
 	Routes     Routes
 	Upstream   *upstream.Client
 	Version    string // in serverInfo
 	CacheScope string // CachePublic or CachePrivate
 
+	// MaxRequestBytes bounds the body of one HTTP request, in bytes. At least 1.
+	// Whoever frames the lines of stdin bounds those by the same number.
+	MaxRequestBytes int
+
 	// Drain is how long answers in flight are waited for at the end of a
-	// session's input. Zero: 35 s, the default of shutdown.drain.
+	// session's input; positive.
 	Drain time.Duration
 
 	Logger *slog.Logger // nil: logs nothing
 }
 
+// validate finds every mistake.
+func (o *Options) validate() error {
+	var errs []error
+	require := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, errors.New("server.Options."+what))
+		}
+	}
+	require(o.Identity != "", "Identity: missing")
+	require(o.MaxRequestBytes > 0, "MaxRequestBytes: must be positive")
+	require(o.Routes != nil, "Routes: missing")
+	require(o.Upstream != nil, "Upstream: missing")
+	require(o.Version != "", "Version: missing")
+	require(o.CacheScope == CachePublic || o.CacheScope == CachePrivate, "CacheScope: must be CachePublic or CachePrivate")
+	require(o.Drain > 0, "Drain: must be positive")
+	return errors.Join(errs...)
+}
+
 // Server serves all routes. It is safe for concurrent use.
 type Server struct {
-	config Config
-	routes Routes
-	core   *core
-	scope  string
-	drain  time.Duration
-	log    *slog.Logger
-	info   *mcp.Implementation
+	maxBody int64
+	routes  Routes
+	core    *core
+	scope   string
+	drain   time.Duration
+	log     *slog.Logger
+	info    *mcp.Implementation
 
 	json, sse http.Handler // the SDK's two forms of answer
 
@@ -110,19 +103,16 @@ type Server struct {
 }
 
 // New makes a Server. Plug its RouteChanged into the registry before that
-// starts.
+// starts. The error names every mistake in the options.
 func New(o Options) (*Server, error) {
-	if err := o.Config.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Drain == 0 {
-		o.Drain = 35 * time.Second
-	}
 	s := &Server{
-		config: o.Config, routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
+		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
 		core:  &core{routes: o.Routes, upstream: o.Upstream, log: o.Logger},
 		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},
 		byKey: make(map[registry.RouteKey]*route),
@@ -147,17 +137,54 @@ func (s *Server) newHandler(json bool) http.Handler {
 		})
 }
 
-// route returns the route's server object, made at first use. The caller knows
-// that the route exists.
+// route returns the route's server object, made at first use.
 func (s *Server) route(key registry.RouteKey) *route {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.routeLocked(key)
+}
+
+func (s *Server) routeLocked(key registry.RouteKey) *route {
 	rt := s.byKey[key]
 	if rt == nil {
 		rt = &route{s: s, key: key, streams: make(map[*stream]struct{})}
 		s.byKey[key] = rt
 	}
 	return rt
+}
+
+// holdRoute is route for a session on frames. Until release is called the object
+// stays the route's, even while the route does not exist: the session hears of
+// its return.
+func (s *Server) holdRoute(key registry.RouteKey) (rt *route, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rt = s.routeLocked(key)
+	rt.holders++
+	return rt, func() {
+		s.mu.Lock()
+		rt.holders--
+		s.mu.Unlock()
+		s.forgetIfGone(rt)
+	}
+}
+
+// forgetIfGone drops the object of a route that does not exist, so that routes
+// that come and go leave nothing behind. Requests that still have it go on;
+// streams on it end, because it hears of no change any more.
+func (s *Server) forgetIfGone(rt *route) {
+	if _, err := s.routes.Current(rt.key); !errors.Is(err, registry.ErrRouteNotFound) {
+		return
+	}
+	s.mu.Lock()
+	forgotten := rt.holders == 0 && s.byKey[rt.key] == rt
+	if forgotten {
+		delete(s.byKey, rt.key)
+	}
+	s.mu.Unlock()
+	if forgotten {
+		rt.endStreams()
+	}
 }
 
 // RouteChanged takes a route's new snapshot after it was published, nil when the
@@ -167,8 +194,12 @@ func (s *Server) RouteChanged(key registry.RouteKey, snapshot *registry.Snapshot
 	s.mu.Lock()
 	rt := s.byKey[key]
 	s.mu.Unlock()
-	if rt != nil {
-		rt.changed(snapshot)
+	if rt == nil {
+		return
+	}
+	rt.changed(snapshot)
+	if snapshot == nil {
+		s.forgetIfGone(rt)
 	}
 }
 
@@ -187,10 +218,12 @@ func (s *Server) CloseStreams() {
 	}
 }
 
-func (s *Server) closing() bool {
+// ending reports whether a stream on rt has to end at once: the server shuts
+// down, or rt was forgotten.
+func (s *Server) ending(rt *route) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed
+	return s.closed || s.byKey[rt.key] != rt
 }
 
 // sdkLogger is the SDK's logger. It reports ordinary events (a session per

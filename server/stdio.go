@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -37,13 +38,14 @@ type FrameConn interface {
 // is answered at once in any case. The error is the connection's: nil at the end
 // of input.
 func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames FrameConn, header http.Header) error {
-	rt := s.route(key)
+	rt, release := s.holdRoute(key)
+	defer release()
 	ending, end := context.WithCancel(context.Background())
 	defer end()
 	d := &door{route: rt, server: rt.built(), header: header, ending: ending}
 	c := &session{
 		s: s, rt: rt, frames: frames, ctx: ctx, endListens: end,
-		in: make(chan frame), closed: make(chan struct{}), flights: make(map[jsonrpc.ID]*flight),
+		in: make(chan frame), closed: make(chan struct{}), pending: make(map[jsonrpc.ID]*pendingCall),
 	}
 	defer c.unsubscribe()
 	// For the SDK the session is a legacy one that is past its handshake. The
@@ -79,12 +81,12 @@ type session struct {
 
 	writing sync.Mutex // one WriteFrame at a time
 
-	mu      sync.Mutex
-	flights map[jsonrpc.ID]*flight // calls the SDK has and has not answered
-	landing bool                   // an answer is being written, its flight is gone already
-	idle    chan struct{}          // closed when the last flight landed; nil while nobody waits
-	err     error                  // why reading ended, when it was not the end of input
-	stop    func()                 // ends the registry's attention for a legacy session; nil before the handshake
+	mu        sync.Mutex
+	pending   map[jsonrpc.ID]*pendingCall // calls the SDK has and has not answered
+	answering bool                        // an answer is being written, its call is not pending any more
+	idle      chan struct{}               // closed when the last answer is written; nil while nobody waits
+	err       error                       // why reading ended, when it was not the end of input
+	stop      func()                      // ends the registry's attention for a legacy session; nil before the handshake
 }
 
 type frame struct {
@@ -92,8 +94,8 @@ type frame struct {
 	err  error
 }
 
-// A flight is one call between its request and its answer.
-type flight struct {
+// A pendingCall is one call between its request and its answer.
+type pendingCall struct {
 	cancelled    bool         // the client does not want the answer any more
 	subscription subscription // of a subscriptions/listen
 }
@@ -135,7 +137,7 @@ func (c *session) readFrames() {
 }
 
 // Read implements mcp.Connection: the next message that is for the SDK. The end
-// of input is told to the SDK only when nothing is in flight any more, because
+// of input is told to the SDK only when nothing is pending any more, because
 // the SDK then drops what it has not answered.
 func (c *session) Read(context.Context) (jsonrpc.Message, error) {
 	for {
@@ -143,12 +145,12 @@ func (c *session) Read(context.Context) (jsonrpc.Message, error) {
 		case <-c.closed:
 			return nil, io.EOF
 		case <-c.ctx.Done():
-			c.land()
+			c.drain()
 			return nil, io.EOF
 		case f := <-c.in:
 			if f.err != nil {
 				c.ended(f.err)
-				c.land()
+				c.drain()
 				return nil, io.EOF
 			}
 			if request := c.accept(f.data); request != nil {
@@ -158,12 +160,13 @@ func (c *session) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// land waits for the answers in flight.
-func (c *session) land() {
+// drain waits for the answers of the calls that are pending, within
+// Options.Drain.
+func (c *session) drain() {
 	c.endListens()
 	idle := make(chan struct{})
 	c.mu.Lock()
-	if len(c.flights) == 0 && !c.landing {
+	if len(c.pending) == 0 && !c.answering {
 		close(idle)
 	} else {
 		c.idle = idle
@@ -181,7 +184,12 @@ func (c *session) land() {
 // accept checks one message. It is nil when nothing is left for the SDK to do.
 func (c *session) accept(data []byte) *jsonrpc.Request {
 	m, err := parseMessage(jsonwire.TrimBOM(data))
-	if err != nil {
+	switch {
+	case err != nil && m.isNotification():
+		c.s.log.LogAttrs(c.ctx, slog.LevelDebug, "malformed notification dropped",
+			slog.String("route", string(c.rt.key)), slog.String("reason", asFailure(err).reason()))
+		return nil
+	case err != nil:
 		c.refuse(m, err)
 		return nil
 	}
@@ -201,10 +209,10 @@ func (c *session) accept(data []byte) *jsonrpc.Request {
 		c.refuse(m, err)
 		return nil
 	}
-	id, ok := c.depart(m)
+	id, ok := c.begin(m)
 	if !ok {
-		m.id = nil // the answer must not be taken for that of the call in flight
-		c.refuse(m, fail(invalidRequest, "the id is in use by a call in flight"))
+		m.id = nil // the answer must not be taken for that of the pending call
+		c.refuse(m, fail(invalidRequest, "the id is in use by a call that is not answered yet"))
 		return nil
 	}
 	if m.method == methodInitialize {
@@ -213,15 +221,15 @@ func (c *session) accept(data []byte) *jsonrpc.Request {
 	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true)}
 }
 
-// depart registers a call. ok is false when its id is in flight already.
-func (c *session) depart(m *message) (id jsonrpc.ID, ok bool) {
+// begin registers a call. ok is false when its id belongs to a pending one.
+func (c *session) begin(m *message) (id jsonrpc.ID, ok bool) {
 	id = sdkID(m.id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.flights[id] != nil {
+	if c.pending[id] != nil {
 		return id, false
 	}
-	c.flights[id] = new(flight)
+	c.pending[id] = new(pendingCall)
 	return id, true
 }
 
@@ -233,11 +241,11 @@ func (c *session) cancel(m *message) *jsonrpc.Request {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.flights[sdkID(raw)]
-	if f == nil {
+	p := c.pending[sdkID(raw)]
+	if p == nil {
 		return nil
 	}
-	f.cancelled = true
+	p.cancelled = true
 	return &jsonrpc.Request{Method: noteCancelled, Params: m.sdkParams(true)}
 }
 
@@ -266,8 +274,8 @@ func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
 	var second []byte
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
-		defer c.landed()
-		if !c.touchDown(msg.ID) {
+		defer c.answered()
+		if !c.done(msg.ID) {
 			return nil
 		}
 	case *jsonrpc.Request:
@@ -284,24 +292,24 @@ func (c *session) Write(_ context.Context, msg jsonrpc.Message) error {
 	return nil
 }
 
-// touchDown takes a call out of the flights before its answer is written: as
-// soon as the client has read that, it may use the id again. It reports whether
-// the client still wants the answer.
-func (c *session) touchDown(id jsonrpc.ID) (wanted bool) {
+// done ends a pending call before its answer is written: as soon as the client
+// has read that, it may use the id again. It reports whether the client still
+// wants the answer.
+func (c *session) done(id jsonrpc.ID) (wanted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.flights[id]
-	delete(c.flights, id)
-	c.landing = true
-	return f != nil && !f.cancelled
+	p := c.pending[id]
+	delete(c.pending, id)
+	c.answering = true
+	return p != nil && !p.cancelled
 }
 
-// landed ends what touchDown began.
-func (c *session) landed() {
+// answered follows done when the answer is written, or is not wanted.
+func (c *session) answered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.landing = false
-	if len(c.flights) == 0 && c.idle != nil {
+	c.answering = false
+	if len(c.pending) == 0 && c.idle != nil {
 		close(c.idle)
 		c.idle = nil
 	}
@@ -320,11 +328,11 @@ func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte
 		}
 		return data, nil
 	}
-	f := c.flights[sdkID(id)]
-	if f == nil || f.cancelled {
+	p := c.pending[sdkID(id)]
+	if p == nil || p.cancelled {
 		return nil, nil
 	}
-	return f.subscription.admit(data)
+	return p.subscription.admit(data)
 }
 
 // subscribe keeps the route checked for a client that did the legacy handshake:

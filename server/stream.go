@@ -114,7 +114,8 @@ func (s *streamWriter) giveUp() {
 }
 
 // close sends what is queued, as far as that goes within the limit of one
-// write, and ends the goroutine.
+// write, and ends the goroutine. The last deadline stays for what net/http still
+// has to send, which lifts it before the next request.
 func (s *streamWriter) close() {
 	s.mu.Lock()
 	if !s.closed {
@@ -124,7 +125,6 @@ func (s *streamWriter) close() {
 	}
 	s.mu.Unlock()
 	<-s.done
-	_ = s.control.SetWriteDeadline(time.Time{}) // the connection may serve another request
 }
 
 // send is the stream's goroutine: events as they come, a comment when none came

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -60,8 +62,15 @@ func TestSubscribersHearOfChanges(t *testing.T) {
 		}
 	}
 	g.remove("claims")
-	if got := l.event(); !strings.Contains(got, noteListChanged) && !strings.Contains(got, `"resultType":"complete"`) {
+	got := l.event()
+	if strings.Contains(got, noteListChanged) { // the end may overtake it
+		got = l.event()
+	}
+	if !strings.Contains(got, `"id":7`) || !strings.Contains(got, `"resultType":"complete"`) {
 		t.Errorf("after the route's end came %q", got)
+	}
+	if got := l.event(); got != "EOF" {
+		t.Errorf("after the result came %q", got)
 	}
 }
 
@@ -167,6 +176,52 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
+// An event is as good as a comment: the next one is due a whole interval later.
+func TestEventsPutKeepAliveOff(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		network, _ := serveOnPipes(t, g.Server)
+		l := listen(t, network.dial())
+		time.Sleep(10 * time.Second)
+		g.swap("claims", g.changed("new")...)
+		if got := l.event(); !strings.Contains(got, noteListChanged) {
+			t.Errorf("got %q", got)
+		}
+		start := time.Now()
+		if got := l.event(); got != ": keep-alive" || time.Since(start) != 15*time.Second {
+			t.Errorf("got %q after %v", got, time.Since(start))
+		}
+		g.CloseStreams()
+		l.event()
+	})
+}
+
+// The deadline of a stream's last write is no longer in force for the next answer
+// on its connection.
+func TestConnectionServesOnAfterAStream(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		network, _ := serveOnPipes(t, g.Server)
+		conn := network.dial()
+		defer conn.Close()
+		answers := bufio.NewReader(conn)
+		for _, accept := range []string{"text/event-stream", "application/json"} {
+			if _, err := io.WriteString(conn, rawRequest(methodList, "", "Accept", accept)); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", accept, err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || !bytes.Contains(body, []byte(`"resultType":"complete"`)) {
+				t.Errorf("%s: %s, %v", accept, body, err)
+			}
+			time.Sleep(streamWriteLimit + time.Second)
+		}
+	})
+}
+
 // A subscriber that does not read delays neither the swap nor another
 // subscriber, and is dropped.
 func TestStuckSubscriberHarmsNobody(t *testing.T) {
@@ -221,11 +276,13 @@ func TestStuckSubscriberHarmsNobody(t *testing.T) {
 // past moves here.
 type blockedWriter struct {
 	http.ResponseWriter
-	released chan struct{}
+	entered  chan struct{} // closed by the first Write
+	released chan struct{} // closed by the deadline
 	once     sync.Once
 }
 
 func (w *blockedWriter) Write([]byte) (int, error) {
+	close(w.entered)
 	<-w.released
 	return 0, context.DeadlineExceeded
 }
@@ -239,16 +296,25 @@ func (w *blockedWriter) SetWriteDeadline(d time.Time) error {
 
 func TestOverfullQueueDropsTheReaderAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newGateway(t).newStreamWriter(&blockedWriter{ResponseWriter: newRecorder(), released: make(chan struct{})}, cancel)
+	defer cancel()
+	blocked := &blockedWriter{ResponseWriter: newRecorder(), entered: make(chan struct{}), released: make(chan struct{})}
+	w := newGateway(t).newStreamWriter(blocked, cancel)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	var err error
-	for range streamQueue + 2 { // one is being written
-		if _, err = w.Write([]byte("data: x\n\n")); err != nil {
-			break
+	event := []byte("data: x\n\n")
+	if _, err := w.Write(event); err != nil {
+		t.Fatal(err)
+	}
+	<-blocked.entered
+	for i := range streamQueue {
+		if _, err := w.Write(event); err != nil {
+			t.Fatalf("event %d did not fit: %v", i, err)
 		}
 	}
-	if err == nil {
+	if ctx.Err() != nil {
+		t.Fatal("the reader was dropped although all events fit")
+	}
+	if _, err := w.Write(event); err == nil {
 		t.Fatal("the queue has no end")
 	}
 	<-ctx.Done()
@@ -256,114 +322,4 @@ func TestOverfullQueueDropsTheReaderAtOnce(t *testing.T) {
 	if _, err := w.Write([]byte("late")); err == nil {
 		t.Error("a write after the end was taken")
 	}
-}
-
-func TestListsAreNeverMixed(t *testing.T) {
-	g := newGateway(t)
-	one, two := g.manyTools("one"), g.manyTools("two")
-	lists := map[string]bool{}
-	for _, tools := range [][]*registry.RoutedTool{one, two} {
-		s := g.swap("claims", tools...)
-		lists[string(s.List)], lists[string(s.LegacyList)] = true, true
-	}
-	l := listen(t, dial(t, g.url())) // the SDK's table is in use while it changes
-	defer l.conn.Close()
-
-	const callers, rounds = 64, 3
-	failures := make(chan string, callers*rounds*2)
-	done := make(chan struct{})
-	for i := range callers {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for round := range rounds {
-				r := g.modern(methodList, "")
-				if i%2 == 1 {
-					r = g.legacy(methodList, "")
-				}
-				tools := []byte(r.body)[bytes.Index([]byte(r.body), []byte(`"tools":`))+len(`"tools":`):]
-				tools = tools[:bytes.LastIndexByte(tools, ']')+1]
-				if r.status != 200 || !lists[string(tools)] {
-					failures <- "list: " + r.body[:min(len(r.body), 300)]
-				}
-				if r := g.call(i%2 == 0, "tool.000", `{}`); r.status != 200 || strings.Contains(r.body, "isError") {
-					failures <- "call: " + r.body
-				}
-				_ = round
-			}
-		}()
-	}
-	for swaps := 0; swaps < callers; {
-		g.swap("claims", [][]*registry.RoutedTool{one, two}[swaps%2]...)
-		select {
-		case <-done:
-			swaps++
-		default:
-		}
-	}
-	close(failures)
-	for f := range failures {
-		t.Error(f)
-	}
-}
-
-// manyTools are 200 tools; all differ from those of another description.
-func (g *gateway) manyTools(description string) []*registry.RoutedTool {
-	var tools []*registry.RoutedTool
-	base := g.tools(readFile(g.t, "testdata/manifest.json"))[0]
-	for i := range 200 {
-		tool, routed := *base.Tool, *base
-		tool.Name = registry.ToolName("tool." + string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), '0' + byte(i%10)}))
-		tool.Description = description
-		routed.Tool = &tool
-		tools = append(tools, &routed)
-	}
-	return tools
-}
-
-// The SDK panics on some schemas and reports some names as errors. Neither the
-// one nor the other reaches it, or anybody.
-func TestToolsTheSDKDislikes(t *testing.T) {
-	g := newGateway(t)
-	base := g.tools(readFile(t, "testdata/manifest.json"))[0]
-	var tools []*registry.RoutedTool
-	for name, schema := range map[registry.ToolName]string{
-		"with/slash": `{"type":"object"}`,
-		"a.list":     `{"type":["object"]}`,
-		"a.true":     `true`,
-		"a.number":   `{"type":"object","properties":{"n":{"type":"number","x-mcp-header":"N"}}}`,
-		"a.five":     `{"type":"object","properties":5}`,
-	} {
-		tool, routed := *base.Tool, *base
-		tool.Name, tool.InputSchema, routed.Tool = name, []byte(schema), &tool
-		tools = append(tools, &routed)
-	}
-	g.swap("claims", tools...)
-	if r := g.call(true, "with/slash", `{}`); r.status != 200 || !strings.Contains(r.body, `{\"got\":{}}`) {
-		t.Errorf("got %d %s", r.status, r.body)
-	}
-	g.swap("claims", tools[1:]...)
-	if log := g.log.String(); strings.Contains(log, "ERROR") || strings.Contains(log, "invalid tool name") {
-		t.Errorf("log: %s", log)
-	}
-}
-
-func TestCallsInFlightOutliveTheirRoute(t *testing.T) {
-	eachEra(t, func(t *testing.T, modern bool) {
-		g := newGateway(t)
-		entered, leave := make(chan struct{}), make(chan struct{})
-		g.service.handle("claims.echo", func(w http.ResponseWriter, r *http.Request) {
-			close(entered)
-			<-leave
-			_, _ = w.Write([]byte("late"))
-		})
-		answered := make(chan reply)
-		go func() { answered <- g.call(modern, "claims.echo", `{}`) }()
-		<-entered
-		g.remove("claims")
-		close(leave)
-		if r := <-answered; r.status != 200 || !strings.Contains(r.body, `"text":"late"`) {
-			t.Errorf("got %d %s", r.status, r.body)
-		}
-		g.call(modern, "claims.echo", `{}`).wantError(t, 404, 404, "route_not_found")
-	})
 }

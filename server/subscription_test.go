@@ -42,7 +42,7 @@ func TestAcknowledgementComesFirst(t *testing.T) {
 // has on its way.
 func TestSubscriptionsOnFramesThatAreOver(t *testing.T) {
 	id := func(raw string) jsonrpc.ID { return sdkID([]byte(raw)) }
-	c := &session{flights: map[jsonrpc.ID]*flight{
+	c := &session{pending: map[jsonrpc.ID]*pendingCall{
 		id(`"open"`):      {subscription: subscription{acked: true}},
 		id(`"cancelled"`): {cancelled: true, subscription: subscription{acked: true}},
 	}}

@@ -47,7 +47,7 @@ func unsupportedVersionFailure(requested string) *failure {
 	data = append(data, `],"requested":`...)
 	data = jsonwire.AppendString(data, requested)
 	text := "Unsupported protocol version (supported: " + strings.Join(versions, ", ") + ")"
-	return &failure{fault: unsupportedVersion, text: text, data: data}
+	return &failure{kind: unsupportedVersion, text: text, data: data}
 }
 
 // Members of _meta: the protocol's own and the trace context's.

@@ -89,7 +89,7 @@ func (c Config) Validate() error {
 		problems = append(problems, &ConfigError{Key: key, Text: fmt.Sprintf(format, args...)})
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		report("listen", "want host:port, such as 127.0.0.1:8080 or :8080")
+		report("listen", "want HOST:PORT, such as 127.0.0.1:8080 or :8080")
 	}
 	if (c.HTTP.TLS.CertFile == "") != (c.HTTP.TLS.KeyFile == "") {
 		report("http.tls", "certFile and keyFile belong together: give both or none")

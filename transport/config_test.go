@@ -19,8 +19,8 @@ func TestValidateNamesTheKeyAndTheRemedy(t *testing.T) {
 		key    string
 		text   string // part of the error's text
 	}{
-		"listen without port":   {func(c *Config) { c.Listen = "localhost" }, "listen", "host:port"},
-		"listen empty":          {func(c *Config) { c.Listen = "" }, "listen", "host:port"},
+		"listen without port":   {func(c *Config) { c.Listen = "localhost" }, "listen", "HOST:PORT"},
+		"listen empty":          {func(c *Config) { c.Listen = "" }, "listen", "HOST:PORT"},
 		"cert without key":      {func(c *Config) { c.HTTP.TLS.CertFile = "a.pem" }, "http.tls", "both or none"},
 		"key without cert":      {func(c *Config) { c.HTTP.TLS.KeyFile = "a.pem" }, "http.tls", "both or none"},
 		"host with port":        {func(c *Config) { c.HTTP.AllowedHosts = []string{"ok", "a.example:80"} }, "http.allowedHosts[1]", "leave out the port"},

@@ -23,8 +23,8 @@ import (
 // to the letter; that it equals Host proves nothing, since a rebound name does
 // so too.
 //
-// A refusal is HTTP 403 with a JSON-RPC error object that says what to
-// configure. passHeaders are the caller headers handed on to services; a browser
+// A refusal is HTTP 403 with a JSON-RPC error (−32600, like all refusals of HTTP
+// itself; data.reason tells them apart) that says what to configure. passHeaders are the caller headers handed on to services; a browser
 // may send those as well as the MCP ones. cfg must be valid.
 func Guard(cfg Config, passHeaders []string, next http.Handler) http.Handler {
 	return &guard{
@@ -141,7 +141,7 @@ func stringSet(list []string) map[string]bool {
 
 // refuse answers 403. The body has no id: the request's body has not been read.
 func refuse(w http.ResponseWriter, reason, message string) {
-	body := append([]byte(nil), `{"jsonrpc":"2.0","error":{"code":403,"message":`...)
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","error":{"code":%d,"message":`, codeInvalidRequest)
 	body = jsonwire.AppendString(body, message)
 	body = append(body, `,"data":{"reason":`...)
 	body = jsonwire.AppendString(body, reason)

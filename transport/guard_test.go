@@ -151,7 +151,7 @@ func TestGuardRefusalsSayWhatToConfigure(t *testing.T) {
 				t.Fatalf("body %q: %v", body, err)
 			}
 			want := map[string]any{"jsonrpc": "2.0", "error": map[string]any{
-				"code": 403.0, "message": tt.message, "data": map[string]any{"reason": tt.reason}}}
+				"code": -32600.0, "message": tt.message, "data": map[string]any{"reason": tt.reason}}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}

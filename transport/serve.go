@@ -46,10 +46,6 @@ type ServeOptions struct {
 	// tells the port if port 0 was configured). May be nil.
 	Ready func(net.Addr)
 
-	// Draining is called once when the drain begins, before the delay: the moment
-	// to report not ready. May be nil.
-	Draining func()
-
 	// CloseStreams is called once when the listener has closed. It should end
 	// streams that stay open by design, and those that still begin, and return
 	// without waiting for calls. May be nil.
@@ -106,7 +102,7 @@ func listen(ctx context.Context, o ServeOptions) (*server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.Config.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, err // says "listen" and the address
 	}
 	return newServer(o, l, tlsConfig), nil
 }
@@ -206,14 +202,12 @@ func (w *drainWriter) mark() {
 	}
 }
 
-// leave is the drain. It does not use http.Server.Shutdown while requests may
+// leave is the drain. Its first line is the moment from which the gateway is not
+// ready for new work, while it still does all of it. It does not use http.Server.Shutdown while requests may
 // still arrive: Shutdown closes idle connections in the face of requests under
 // way and drops requests it has just read.
 func (s *server) leave(delay time.Duration) error {
 	s.draining.Store(true)
-	if s.o.Draining != nil {
-		s.o.Draining()
-	}
 	s.o.Logger.Info("draining", "delay", delay)
 	select {
 	case <-time.After(delay):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -21,7 +22,7 @@ import (
 type running struct {
 	addr     string
 	signals  chan os.Signal
-	draining chan struct{} // closed by the Draining hook
+	draining chan struct{} // closed when the drain has begun
 	closing  chan struct{} // closed by the CloseStreams hook
 	done     chan error    // what Serve returned
 }
@@ -44,8 +45,8 @@ func start(t *testing.T, cfg Config, handler http.HandlerFunc) *running {
 		r.done <- Serve(ctx, ServeOptions{
 			Config: cfg, Handler: handler, Signals: r.signals,
 			Ready:        func(a net.Addr) { ready <- a },
-			Draining:     func() { close(r.draining) },
 			CloseStreams: func() { close(r.closing) },
+			Logger:       slog.New(&watch{slog.DiscardHandler, "draining", func() { close(r.draining) }}),
 		})
 	}()
 	t.Cleanup(func() {
@@ -59,6 +60,22 @@ func start(t *testing.T, cfg Config, handler http.HandlerFunc) *running {
 		t.Fatalf("Serve: %v", err)
 	}
 	return r
+}
+
+// watch is a log handler that calls then when a message is logged.
+type watch struct {
+	slog.Handler
+	message string
+	then    func()
+}
+
+func (w *watch) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w *watch) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == w.message {
+		w.then()
+	}
+	return nil
 }
 
 func shutdown(delay, drain time.Duration) Config {

@@ -11,7 +11,7 @@ import (
 	"tollgate/jsonwire"
 )
 
-// The codes of JSON-RPC 2.0 for lines that are not requests.
+// The codes of JSON-RPC 2.0 for what is not a request.
 const (
 	codeParseError     = -32700
 	codeInvalidRequest = -32600

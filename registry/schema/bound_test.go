@@ -37,20 +37,27 @@ func TestHostileWorkIsRefused(t *testing.T) {
 	const patternTree = `{"type":"object","patternProperties":{"c":{"$ref":"#"},".":{"$ref":"#"}}}`
 	const lateTree = `{"$defs":{"u":{"unevaluatedProperties":{"$ref":"#"}}},"allOf":[{"$ref":"#/$defs/u"},{"$ref":"#/$defs/u"}]}`
 	tests := []struct{ name, doc, value string }{
-		{"allOf", doubling(`{"allOf":[%s,%s]}`, 60), `{}`},
-		{"anyOf", doubling(`{"anyOf":[%s,%s]}`, 60), `1`},
-		{"oneOf", doubling(`{"oneOf":[%s,%s]}`, 60), `{}`},
-		{"not", doubling(`{"not":{"allOf":[%s,%s]}}`, 60), `{}`},
-		{"if", doubling(`{"if":%s,"else":%s}`, 60), `1`},
 		{"properties", doubling(`{"properties":{"c":%s},"patternProperties":{"c":%s}}`, 60), nested(`{"c":`, `1`, `}`, 60)},
 		{"recursive anyOf", anyTree, nested(`{"c":`, `{}`, `}`, 200)},
 		{"recursive patternProperties", patternTree, nested(`{"c":`, `{}`, `}`, 200)},
 		{"recursive unevaluatedProperties", lateTree, nested(`{"c":`, `{}`, `}`, 200)},
+		{"recursive unevaluatedItems", `{"$defs":{"u":{"unevaluatedItems":{"$ref":"#"}}},"allOf":[{"$ref":"#/$defs/u"},{"$ref":"#/$defs/u"}]}`, nested(`[`, ``, `]`, 200)},
+		{"additionalItems of draft-07", `{"$schema":"http://json-schema.org/draft-07/schema","allOf":[{"items":[true],"additionalItems":{"$ref":"#"}},{"items":[true],"additionalItems":{"$ref":"#"}}]}`,
+			nested(`[0,`, `0`, `]`, 200)},
+		{"errors with long paths", `{"type":"array","items":{"$ref":"#"}}`, nested(`[`, strings.Repeat(`1,`, 10_000)+`1`, `]`, 900)},
+		{"lengths of long strings", `{"allOf":[` + strings.Repeat(`{"minLength":1},`, 900) + `true]}`, `"` + strings.Repeat("a", 1200<<10) + `"`},
 		{"recursive items", `{"allOf":[{"items":{"$ref":"#"}},{"items":{"$ref":"#"}}]}`, nested(`[`, ``, `]`, 200)},
 		{"contains", `{"items":{"$ref":"#"},"contains":{"$ref":"#"}}`, nested(`[`, ``, `]`, 200)},
 		{"prefixItems", `{"allOf":[{"prefixItems":[{"$ref":"#"}]},{"prefixItems":[{"$ref":"#"}]}]}`, nested(`[`, ``, `]`, 200)},
 		{"dynamic", `{"$dynamicAnchor":"n","allOf":[{"items":{"$dynamicRef":"#n"}},{"items":{"$dynamicRef":"#n"}}]}`, nested(`[`, ``, `]`, 200)},
 		{"recursiveRef", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveAnchor":true,"allOf":[{"items":{"$recursiveRef":"#"}},{"items":{"$recursiveRef":"#"}}]}`, nested(`[`, ``, `]`, 200)},
+		// the library enters the resource at x, and $recursiveRef leads back there
+		{"recursiveRef into a resource", `{"$schema":"https://json-schema.org/draft/2019-09/schema","properties":{"r":{"$ref":"tree#/$defs/x"}},"$defs":{"t":{"$id":"tree","$recursiveAnchor":true,
+			"$defs":{"x":{"allOf":[{"items":{"$recursiveRef":"#"}},{"items":{"$recursiveRef":"#"}}]}}}}}`, `{"r":` + nested(`[`, ``, `]`, 200) + `}`},
+		{"recursiveRef into a resource of another draft", `{"properties":{"r":{"$dynamicRef":"tree#/$defs/x"}},"$defs":{"t":{"$id":"tree","$schema":"https://json-schema.org/draft/2019-09/schema",
+			"$recursiveAnchor":true,"$defs":{"x":{"allOf":[{"items":{"$recursiveRef":"#"}},{"items":{"$recursiveRef":"#"}}]}}}}}`, `{"r":` + nested(`[`, ``, `]`, 200) + `}`},
+		{"recursiveRef in a resource", `{"$schema":"https://json-schema.org/draft/2019-09/schema","properties":{"r":{"$id":"tree","$recursiveAnchor":true,
+			"allOf":[{"items":{"$recursiveRef":"#"}},{"items":{"$recursiveRef":"#"}}]}}}`, `{"r":` + nested(`[`, ``, `]`, 200) + `}`},
 		{"propertyNames", doubling(`{"propertyNames":{"allOf":[%s,%s]}}`, 1), `{` + numbered(`"%d":1`, 250_000) + `}`},
 		{"large enum", `{"items":{"enum":[` + strings.Repeat(`1,`, 3000) + `2]}}`, `[` + strings.Repeat(`3,`, 3000) + `3]`},
 		{"large required", `{"items":{"required":[` + numbered(`"%d"`, 300) + `]}}`, `[` + strings.Repeat(`{},`, 50_000) + `{}]`},
@@ -61,6 +68,19 @@ func TestHostileWorkIsRefused(t *testing.T) {
 		got := compile(t, tt.doc).Validate([]byte(tt.value))
 		if len(got) != 1 || got[0].Pointer != "" || !strings.HasPrefix(got[0].Text, "too large, or nested too deeply") {
 			t.Errorf("%s: %.300v, want one breach that says so", tt.name, got)
+		}
+	}
+}
+
+// TestUselessSchemasAreRefused has schemas that even the smallest object is too
+// much work for: their tools could never be called.
+func TestUselessSchemasAreRefused(t *testing.T) {
+	for _, combine := range []string{`{"allOf":[%s,%s]}`, `{"anyOf":[%s,%s]}`, `{"oneOf":[%s,%s]}`, `{"not":{"allOf":[%s,%s]}}`, `{"if":%s,"else":%s}`} {
+		for _, levels := range []int{20, 60} {
+			_, err := Compile([]byte(doubling(combine, levels)))
+			if err == nil || !strings.Contains(err.Error(), "no value can be checked") {
+				t.Errorf("%s, %d levels: %v, want a breach", combine, levels, err)
+			}
 		}
 	}
 }
@@ -77,7 +97,7 @@ func TestHonestWorkIsDone(t *testing.T) {
 	tests := []struct{ name, doc, value string }{
 		{"a few levels doubled", doubling(`{"allOf":[%s,%s]}`, 10), `{}`},
 		{"a deep list", `{"properties":{"next":{"$ref":"#"}}}`, nested(`{"next":`, `{}`, `}`, 250)},
-		{"branches told apart by a constant", expression, nested(`{"op":"not","args":[`, `{"op":"lt","field":"a"}`, `]}`, 100)},
+		{"a filter that each level checks against three branches", expression, nested(`{"op":"not","args":[`, `{"op":"lt","field":"a"}`, `]}`, 7)},
 		{"many rows", `{"items":{"properties":{"a":{"type":"integer"},"b":{"type":"string","maxLength":9}},"required":["a"],"additionalProperties":false}}`,
 			`[` + strings.Repeat(`{"a":1,"b":"x"},`, 20_000) + `{"a":1}]`},
 		{"many numbers", `{"items":{"type":"number"}}`, `[` + strings.Repeat(`0.25,`, 200_000) + `1]`},
@@ -95,23 +115,19 @@ func TestHonestWorkIsDone(t *testing.T) {
 // The survey's count is the number of visits, and little more.
 func TestSurveyCountsVisits(t *testing.T) {
 	s := compile(t, doubling(`{"allOf":[%s,%s]}`, 14))
-	work, found := s.graph.survey(map[string]any{})
+	work, found := s.graph.survey(map[string]any{}, maxWork)
 	if found != nil || work < 1<<15 || work > 1<<18 {
 		t.Errorf("survey of 2^15 visits = %d, %v", work, found)
 	}
 }
 
-func TestManyValidationsAtOnce(t *testing.T) {
-	s := compile(t, `{"items":{"type":"integer","minimum":0}}`)
-	value := []byte(`[` + strings.Repeat(`1,`, 20_000) + `-1]`)
-	done := make(chan []Breach)
-	const n = 8
-	for range n {
-		go func() { done <- s.Validate(value) }()
+// A short value may take less than a long one: work is time and memory.
+func TestWorkGrowsWithTheValue(t *testing.T) {
+	s := compile(t, doubling(`{"allOf":[%s,%s]}`, 17)) // 2^18 visits
+	if got := s.Validate([]byte(`{}`)); len(got) != 1 || !strings.HasPrefix(got[0].Text, "too large") {
+		t.Errorf("a short value: %v, want one breach that says that it is too much", got)
 	}
-	for range n {
-		if got := <-done; len(got) != 1 || got[0].Pointer != "/20000" {
-			t.Errorf("%v, want one breach at the last element", got)
-		}
+	if got := s.Validate([]byte(`{"a":"` + strings.Repeat("x", 300_000) + `"}`)); len(got) != 0 {
+		t.Errorf("a long value: %v", got)
 	}
 }

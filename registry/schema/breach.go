@@ -20,12 +20,27 @@ const (
 	maxFlat     = 20_000 // inner errors of the library looked at before the first 20 breaches are chosen
 )
 
-// unreadable is the breach of a value that is not JSON within valueLimits.
-func unreadable(err error) Breach {
+// Breach is one place where a value does not fit its schema, or where a schema is
+// wrong itself.
+type Breach struct {
+	Pointer string // JSON pointer (RFC 6901) to the place; "" is the whole value or schema
+	Text    string // what is expected there, or what is wrong
+}
+
+// String joins place and text; the place of the whole is "(root)".
+func (b Breach) String() string {
+	if b.Pointer == "" {
+		return "(root): " + b.Text
+	}
+	return b.Pointer + ": " + b.Text
+}
+
+// BreachOf is the breach that an error of jsonwire.Check tells of.
+func BreachOf(err error) Breach {
 	if e, ok := errors.AsType[*jsonwire.Error](err); ok {
 		return Breach{e.Pointer, e.Text}
 	}
-	return Breach{Text: "not JSON"}
+	return Breach{Text: err.Error()}
 }
 
 // explain turns the library's error into the breaches Validate returns.
@@ -52,7 +67,7 @@ func (s *Schema) explain(err error) []Breach {
 func flatten(err error) []Breach {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return []Breach{{Text: "could not be checked against its schema"}}
+		return []Breach{{Text: uncheckable}}
 	}
 	f := flattener{left: maxFlat}
 	return f.one(e)
@@ -84,10 +99,6 @@ func (f *flattener) one(e *jsonschema.ValidationError) []Breach {
 		return each(k.Missing, at, "is required beside "+quoted(k.Prop))
 	case *kind.AdditionalProperties:
 		return each(k.Properties, at, unknownMember)
-	case *kind.Format:
-		if m, ok := errors.AsType[*mismatch](k.Err); ok {
-			return []Breach{{below(at, m.name), enumText(m.values)}}
-		}
 	case *kind.PropertyNames:
 		causes := f.all(e.Causes)
 		if len(causes) == 0 {
@@ -129,11 +140,13 @@ func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 		if len(breaches) == 0 {
 			continue
 		}
-		if !f.isOther(branch, len(e.InstanceLocation)) {
+		first := breaches[0]
+		if reason := f.other(branch, len(e.InstanceLocation)); reason == nil {
 			near = append(near, breaches)
+		} else if told := f.one(reason); len(told) > 0 {
+			first = told[0]
 		}
 		all = append(all, breaches)
-		first := breaches[0]
 		text := first.Text
 		if rest := strings.TrimPrefix(first.Pointer, at); rest != "" {
 			text = rest + " " + text
@@ -154,34 +167,39 @@ func (f *flattener) alternatives(e *jsonschema.ValidationError) []Breach {
 	return []Breach{{at, "fits none of the alternatives: " + strings.Join(texts, "; ")}}
 }
 
-// isOther reports whether a branch failed because it is for another kind of
-// value: by type, const or enum of the value itself, or by const or enum of one
-// of its members, as a discriminator is written. depth is the value's.
-func (f *flattener) isOther(e *jsonschema.ValidationError, depth int) bool {
+// other is the error that shows that a branch is for another kind of value: by
+// type, const or enum of the value itself, or by const or enum of one of its
+// members, as a discriminator is written. It is nil if there is none. depth is
+// the value's.
+func (f *flattener) other(e *jsonschema.ValidationError, depth int) *jsonschema.ValidationError {
 	if f.left--; f.left < 0 {
-		return false
+		return nil
 	}
 	inner := len(e.InstanceLocation) - depth
+	is := false
 	switch k := e.ErrorKind.(type) {
-	case *kind.Type:
-		return inner == 0
+	case *kind.Type, *kind.FalseSchema:
+		is = inner == 0
 	case *kind.Const:
-		return inner <= 1
+		is = inner <= 1
 	case *kind.Enum:
-		return inner == 0 || inner == 1 && len(k.Want) == 1
-	case *kind.FalseSchema, *kind.Format:
-		return inner == 0
+		is = inner == 0 || inner == 1 && len(k.Want) == 1
 	case nil, *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
-		return slices.ContainsFunc(e.Causes, func(cause *jsonschema.ValidationError) bool { return f.isOther(cause, depth) })
-	case *kind.AnyOf, *kind.OneOf:
 		for _, cause := range e.Causes {
-			if !f.isOther(cause, depth) {
-				return false
+			if reason := f.other(cause, depth); reason != nil {
+				return reason
 			}
 		}
-		return len(e.Causes) > 0
+	case *kind.AnyOf, *kind.OneOf:
+		is = len(e.Causes) > 0
+		for _, cause := range e.Causes {
+			is = is && f.other(cause, depth) != nil
+		}
 	}
-	return false
+	if is {
+		return e
+	}
+	return nil
 }
 
 // oneOfTypes joins branches that differ by type alone.

@@ -14,8 +14,11 @@ import (
 
 const (
 	maxDocument   = 64 << 10 // bytes
-	maxSubschemas = 5000     // the library's time grows with their square
-	maxProblems   = 20
+	maxSubschemas = 1000     // the library's time grows with their square
+	// maxPasses is how often the library may see a document, a few milliseconds
+	// each. It is once more than there are faults of the kinds that it reports
+	// one by one: an $id or anchor that is malformed or used twice.
+	maxPasses = 10
 	// documentURL is the base of relative references. No loader knows it.
 	documentURL = "schema:///tool"
 )
@@ -23,80 +26,68 @@ const (
 // documentLimits bound a schema's text (registry.md §2).
 var documentLimits = jsonwire.Limits{Depth: 64, NumberLength: 40, NumberExponent: 308}
 
-// Problem is one fault of a schema.
-type Problem struct {
-	Pointer string // JSON pointer (RFC 6901) into the schema; "" is the whole schema
-	Text    string // what is wrong there
-}
-
-// CompileError lists what is wrong with a schema, at least one Problem.
+// CompileError lists what is wrong with a schema: one Breach at least, with
+// pointers into the schema.
 type CompileError struct {
-	Problems []Problem
+	Breaches []Breach
 }
 
-// Error joins all problems.
+// Error joins all breaches.
 func (e *CompileError) Error() string {
-	texts := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		texts[i] = strings.TrimPrefix(p.Pointer+": "+p.Text, ": ")
+	texts := make([]string, len(e.Breaches))
+	for i, b := range e.Breaches {
+		texts[i] = b.String()
 	}
 	return "schema: " + strings.Join(texts, "; ")
 }
 
 // Compile compiles a JSON Schema, the text of an object or a boolean. Its error
-// is a *CompileError with all problems that can be found, in the order of their
+// is a *CompileError with all breaches that can be found, in the order of their
 // pointers.
 //
 // The schema's draft is 2020-12 unless $schema says 2019-09 or draft-07. It is
-// at most 64 KiB long and 64 levels deep and has at most 5000 subschemas; its
+// at most 64 KiB long and 64 levels deep and has at most 1000 subschemas; its
 // references stay inside it. Some patterns may be skipped, see Skipped. Compile
 // never panics.
 func Compile(doc []byte) (*Schema, error) {
 	if len(doc) > maxDocument {
-		return nil, &CompileError{[]Problem{{Text: fmt.Sprintf("a schema of more than %d bytes", maxDocument)}}}
+		return nil, &CompileError{[]Breach{{Text: fmt.Sprintf("a schema of more than %d bytes", maxDocument)}}}
 	}
 	if err := jsonwire.Check(doc, documentLimits); err != nil {
-		return nil, &CompileError{[]Problem{problemOf(err)}}
+		return nil, &CompileError{[]Breach{BreachOf(err)}}
 	}
 	if k := jsonwire.KindOf(doc); k != jsonwire.KindObject && k != jsonwire.KindBool {
-		return nil, &CompileError{[]Problem{{Text: "a schema must be an object, not " + k.String()}}}
+		return nil, &CompileError{[]Breach{{Text: "a schema must be an object, not " + k.String()}}}
 	}
 	c := compilation{}
 	s, err := c.run(doc)
 	if err != nil {
-		c.problem("", "could not be compiled")
+		c.breach("", "could not be compiled")
 	}
-	if len(c.problems) > 0 {
-		return nil, &CompileError{inOrder(c.problems)}
+	if len(c.breaches) > 0 {
+		return nil, &CompileError{inOrder(c.breaches)}
 	}
 	kind, _ := jsonwire.Get(doc, "type")
 	s.object = string(kind) == `"object"`
 	return s, nil
 }
 
-func problemOf(err error) Problem {
-	if e, ok := errors.AsType[*jsonwire.Error](err); ok {
-		return Problem{e.Pointer, e.Text}
-	}
-	return Problem{Text: "not JSON"}
-}
-
-func inOrder(problems []Problem) []Problem {
-	slices.SortStableFunc(problems, func(a, b Problem) int { return comparePointers(a.Pointer, b.Pointer) })
-	problems = slices.Compact(problems)
-	return problems[:min(len(problems), maxProblems)]
+func inOrder(breaches []Breach) []Breach {
+	slices.SortStableFunc(breaches, func(a, b Breach) int { return comparePointers(a.Pointer, b.Pointer) })
+	breaches = slices.Compact(breaches)
+	return breaches[:min(len(breaches), maxBreaches)]
 }
 
 // compilation is the state of one Compile.
 type compilation struct {
-	doc        any
-	subschemas int
-	problems   []Problem
-	removed    []string // pointers of what was removed to look further
+	doc      any
+	breaches []Breach
+	removed  []string // pointers of what was removed to look further
+	passes   int      // how often the library has seen the document
 }
 
-func (c *compilation) problem(pointer, text string) {
-	c.problems = append(c.problems, Problem{pointer, text})
+func (c *compilation) breach(pointer, text string) {
+	c.breaches = append(c.breaches, Breach{pointer, text})
 }
 
 // run compiles doc. It fails only if the library panics.
@@ -109,8 +100,12 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	if c.doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(doc)); err != nil {
 		return nil, err
 	}
+	if countSubschemas(c.doc) > maxSubschemas {
+		c.breach("", fmt.Sprintf("a schema of more than %d subschemas", maxSubschemas))
+		return nil, nil
+	}
 	c.checkDocument(c.doc, "")
-	if len(c.problems) > 0 {
+	if len(c.breaches) > 0 {
 		return nil, nil
 	}
 	compiler, root := c.link()
@@ -118,28 +113,41 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 		return nil, nil
 	}
 	g := newGraph(root, c.anchored(compiler))
-	c.problems = append(c.problems, g.problems...)
+	c.breaches = append(c.breaches, g.breaches...)
 	c.checkReached(g)
-	s = &Schema{root: root, graph: g, skipped: g.skipPatterns()}
-	g.markBranches()
-	if len(g.problems) == 0 {
+	s = &Schema{}
+	if s.skipped, s.root = g.skipPatterns(); s.root != root {
+		g = newGraph(s.root, nil)
+	}
+	s.graph = g
+	if len(g.breaches) == 0 {
 		s.perByte = g.costPerByte()
+		c.checkUsable(s)
 	}
 	return s, nil
 }
 
+// checkUsable refuses a schema whose combinators make even the smallest object
+// too much work: no value would ever pass.
+func (c *compilation) checkUsable(s *Schema) {
+	if _, found := s.graph.survey(map[string]any{}, maxWork); found != nil {
+		c.breach("", "combines so many subschemas that no value can be checked: refer to each from fewer places")
+	}
+}
+
 // link has the library resolve all references and check all keywords. It stops
-// at its first fault of most kinds; so that all are found, what is faulty is
-// taken out of the document and the rest is tried again.
+// at its first fault; so that more are found, what is faulty is taken out of the
+// document and the rest is tried again.
 func (c *compilation) link() (*jsonschema.Compiler, *jsonschema.Schema) {
 	engine := &patterns{known: map[string]*pattern{}}
-	for range maxProblems {
+	for c.passes < maxPasses {
+		c.passes++
 		compiler := jsonschema.NewCompiler()
 		compiler.DefaultDraft(jsonschema.Draft2020)
 		compiler.UseLoader(noLoader{})
 		compiler.UseRegexpEngine(engine.compile)
 		if err := compiler.AddResource(documentURL, c.doc); err != nil {
-			c.problem("", "could not be compiled")
+			c.breach("", "could not be compiled")
 			return nil, nil
 		}
 		root, err := compiler.Compile(documentURL)
@@ -161,7 +169,7 @@ func (noLoader) Load(string) (any, error) { return nil, errors.ErrUnsupported }
 // locate records what the library complains of and returns the places.
 func (c *compilation) locate(err error) (places []string) {
 	add := func(pointer, text string) {
-		c.problem(pointer, text)
+		c.breach(pointer, text)
 		places = append(places, pointer)
 	}
 	switch e := err.(type) {
@@ -170,16 +178,9 @@ func (c *compilation) locate(err error) (places []string) {
 		for _, b := range flatten(e.Err) {
 			add(base+b.Pointer, b.Text)
 		}
-	case *jsonschema.JSONPointerNotFoundError:
-		return c.dangling(e.URL, "there is nothing in this schema")
-	case *jsonschema.InvalidJsonPointerError:
-		return c.dangling(e.URL, "not a JSON pointer")
-	case *jsonschema.AnchorNotFoundError:
-		return c.dangling(e.Reference, "there is no such anchor in this schema")
-	case *jsonschema.LoadURLError:
-		return c.dangling(e.URL, "leads out of this schema; only references inside it are followed")
-	case *jsonschema.ParseURLError:
-		return c.dangling(e.URL, "not a reference")
+	case *jsonschema.JSONPointerNotFoundError, *jsonschema.InvalidJsonPointerError, *jsonschema.AnchorNotFoundError,
+		*jsonschema.LoadURLError, *jsonschema.ParseURLError:
+		return c.dangling()
 	case *jsonschema.ParseIDError:
 		add(pointerOf(e.URL)+"/$id", "not a URI reference")
 	case *jsonschema.ParseAnchorError:
@@ -201,18 +202,4 @@ func later(a, b string) string {
 		return a
 	}
 	return b
-}
-
-// anchored compiles the subschemas that only a $dynamicRef may reach.
-func (c *compilation) anchored(compiler *jsonschema.Compiler) []*jsonschema.Schema {
-	var nodes []*jsonschema.Schema
-	walk(c.doc, "", func(object map[string]any, pointer string) {
-		if _, ok := object["$dynamicAnchor"].(string); !ok {
-			return
-		}
-		if n, err := compiler.Compile(documentURL + "#" + escapeFragment(pointer)); err == nil {
-			nodes = append(nodes, n)
-		}
-	})
-	return nodes
 }

@@ -18,22 +18,22 @@ func compile(t testing.TB, doc string) *Schema {
 	return s
 }
 
-// problems compiles doc and lists what is wrong as "pointer text".
-func problems(t *testing.T, doc string) []string {
+// faults compiles doc and lists what is wrong as "pointer text".
+func faults(t *testing.T, doc string) []string {
 	t.Helper()
 	_, err := Compile([]byte(doc))
 	if err == nil {
 		return nil
 	}
 	e, ok := errors.AsType[*CompileError](err)
-	if !ok || len(e.Problems) == 0 {
-		t.Fatalf("Compile(%.200s): %v, want a CompileError with problems", doc, err)
+	if !ok || len(e.Breaches) == 0 {
+		t.Fatalf("Compile(%.200s): %v, want a CompileError with breaches", doc, err)
 	}
 	var all []string
-	for _, p := range e.Problems {
+	for _, p := range e.Breaches {
 		for _, internal := range []string{"schema:///", "json-schema.org", "regexp", "jsonschema"} {
 			if strings.Contains(p.Text, internal) {
-				t.Errorf("Compile(%.200s): problem %q shows %q", doc, p.Text, internal)
+				t.Errorf("Compile(%.200s): breach %q shows %q", doc, p.Text, internal)
 			}
 		}
 		all = append(all, p.Pointer+" "+p.Text)
@@ -67,13 +67,13 @@ func TestCompileAccepts(t *testing.T) {
 		strings.Repeat(`{"not":`, 63) + `{}` + strings.Repeat(`}`, 63),
 		`{"maximum":` + strings.Repeat("9", 40) + `,"minimum":-1e308}`,
 	} {
-		if got := problems(t, doc); got != nil {
+		if got := faults(t, doc); got != nil {
 			t.Errorf("Compile(%s): %q", doc, got)
 		}
 	}
 }
 
-func TestCompileProblems(t *testing.T) {
+func TestCompileBreaches(t *testing.T) {
 	const (
 		draft    = " not supported; the drafts are 2020-12 (the default), 2019-09 and draft-07"
 		dangling = " there is nothing in this schema"
@@ -132,10 +132,22 @@ func TestCompileProblems(t *testing.T) {
 		{`{"$ref":"./common.json#/$defs/a"}`, []string{"/$ref" + remote}},
 		{`{"anyOf":[{"$ref":"https://example.com/a.json"},{"$ref":"file:///etc/passwd"}]}`, []string{"/anyOf/0/$ref" + remote, "/anyOf/1/$ref" + remote}},
 		{`{"$id":"https://example.com/tools/x.json","items":{"$ref":"../y.json"}}`, []string{"/items/$ref" + remote}},
-		{`{"$ref":"#/$defs/~2","$defs":{}}`, []string{"/$ref not a JSON pointer"}},
+		{`{"$ref":"#/$defs/~2","$defs":{}}`, []string{"/$ref" + dangling}},
 		{`{"$dynamicRef":"#none"}`, []string{"/$dynamicRef there is no such anchor in this schema"}},
 		{`{"$defs":{"a":{"$id":"x"},"b":{"$id":"x"}}}`, []string{"/$defs/b/$id the $id is used twice"}},
 		{`{"$defs":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}`, []string{"/$defs/b/$anchor the anchor is used twice"}},
+		// only what leads nowhere is blamed
+		{`{"properties":{"good":{"$ref":"#/a"},"bad":{"$ref":"#/x/a"}},"a":{},"x":{}}`, []string{"/properties/bad/$ref" + dangling}},
+		{`{"properties":{"good":{"$ref":"#n"},"bad":{"$ref":"#xn"}},"$defs":{"n":{"$anchor":"n"}}}`, []string{"/properties/bad/$ref there is no such anchor in this schema"}},
+		{`{"properties":{"a":{"$ref":"#/$defs/b"},"b":{"$id":"in","items":{"$ref":"#/$defs/b"},"not":{"$ref":"x.json"}}},"$defs":{"b":{},"x":{"$id":"x.json"}}}`,
+			[]string{"/properties/b/items/$ref" + dangling}},
+		{`{"$id":"https://example.com/a/b","$defs":{"c":{"$id":"c","$anchor":"n"}},"items":{"$ref":"c#n"},"not":{"$ref":"c#m"}}`,
+			[]string{"/not/$ref there is no such anchor in this schema"}},
+		{`{"$schema":"http://json-schema.org/draft-07/schema","definitions":{"n":{"$id":"#n"}},"items":{"$ref":"#n"},"not":{"$ref":"#m"}}`,
+			[]string{"/not/$ref there is no such anchor in this schema"}},
+		{`{"$ref":"#/none","default":{"$ref":"#/no"},"properties":{"default":{"$ref":"#/no"}},"x":[{"$ref":"#/$defs/~2"}],"items":{"$ref":"#/x/0"}}`,
+			[]string{"/$ref" + dangling, "/properties/default/$ref" + dangling, "/x/0/$ref" + dangling}},
+		{`{"$ref":"https://json-schema.org/draft/2020-12/schema#/none"}`, []string{" a reference leads nowhere"}},
 		// a reference to what is itself at fault is not a second fault
 		{`{"$defs":5,"$ref":"#/$defs/a","properties":{"b":{"$ref":"#/none"}}}`, []string{"/$defs must be object, got number", "/properties/b/$ref" + dangling}},
 		// cycles
@@ -151,7 +163,7 @@ func TestCompileProblems(t *testing.T) {
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","allOf":[{"$recursiveRef":"#"}]}`, []string{"/allOf/0/$recursiveRef" + cycle}},
 	}
 	for _, tt := range tests {
-		got := problems(t, tt.doc)
+		got := faults(t, tt.doc)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("Compile(%.200s) (-want +got)\n%s", tt.doc, diff)
 		}
@@ -160,26 +172,65 @@ func TestCompileProblems(t *testing.T) {
 
 func TestCompileBounds(t *testing.T) {
 	large := `{"title":"` + strings.Repeat("x", maxDocument) + `"}`
-	if got := problems(t, large); len(got) != 1 || got[0] != " a schema of more than 65536 bytes" {
+	if got := faults(t, large); len(got) != 1 || got[0] != " a schema of more than 65536 bytes" {
 		t.Errorf("64 KiB and more: %.100q", got)
 	}
-	if got := problems(t, large[:11]+strings.Repeat("x", maxDocument-13)+`"}`); got != nil {
+	if got := faults(t, large[:11]+strings.Repeat("x", maxDocument-13)+`"}`); got != nil {
 		t.Errorf("64 KiB: %.100q", got)
 	}
 	deep := strings.Repeat(`{"not":`, 64) + `{}` + strings.Repeat(`}`, 64)
-	if got := problems(t, deep); len(got) != 1 || !strings.HasSuffix(got[0], " nested deeper than 64 levels") {
+	if got := faults(t, deep); len(got) != 1 || !strings.HasSuffix(got[0], " nested deeper than 64 levels") {
 		t.Errorf("65 levels: %q", got)
 	}
-	many := `{"allOf":[` + strings.Repeat(`{},`, maxSubschemas) + `true]}`
-	if got := problems(t, many); len(got) != 1 || got[0] != " a schema of more than 5000 subschemas" {
-		t.Errorf("many subschemas: %q", got)
+	for _, doc := range []string{
+		`{"allOf":[` + strings.Repeat(`{},`, maxSubschemas) + `{}]}`,
+		`{"prefixItems":[` + strings.Repeat(`true,`, maxSubschemas) + `true]}`,
+		`{"properties":{` + numbered(`"p%d":true`, maxSubschemas) + `}}`,
+		`{"properties":{` + numbered(`"p%d":{"not":false}`, maxSubschemas/2) + `}}`,
+		`{"$ref":"#/x/enum/0","x":{"enum":[{"allOf":[` + strings.Repeat(`{},`, maxSubschemas) + `true]}]}}`,
+	} {
+		if got := faults(t, doc); len(got) != 1 || got[0] != " a schema of more than 1000 subschemas" {
+			t.Errorf("many subschemas: %q", got)
+		}
+	}
+	for _, doc := range []string{
+		`{"properties":{` + numbered(`"p%d":{"readOnly":true}`, maxSubschemas-2) + `,"enum":{}}}`,
+		`{"enum":[` + numbered(`"value %d"`, 4000) + `]}`,
+	} {
+		if got := faults(t, doc); got != nil {
+			t.Errorf("as many subschemas as may be: %q", got)
+		}
 	}
 	var bad strings.Builder
 	for i := range 50 {
 		fmt.Fprintf(&bad, `"p%02d":{"$ref":"#/none/%d"},`, i, i)
 	}
-	if got := problems(t, `{"properties":{`+bad.String()+`"z":{}}}`); len(got) != maxProblems {
-		t.Errorf("%d problems, want %d", len(got), maxProblems)
+	if got := faults(t, `{"properties":{`+bad.String()+`"z":{}}}`); len(got) != maxBreaches {
+		t.Errorf("%d breaches, want %d", len(got), maxBreaches)
+	}
+}
+
+// The library's time for one pass is bounded by maxSubschemas, so it is the
+// passes that count.
+func TestHostileDocumentsAreBoundedWork(t *testing.T) {
+	tests := []struct {
+		name, doc string
+		most      int
+	}{
+		{"dangling references", `{"$defs":{` + numbered(`"s%d":{}`, 900) + `},"allOf":[` + numbered(`{"$ref":"#/no/%d"}`, 90) + `]}`, 2},
+		{"anchors used twice", `{"allOf":[` + strings.Repeat(`{"$anchor":"a"},`, 900) + `{}]}`, maxPasses},
+		{"$id used twice", `{"allOf":[` + strings.Repeat(`{"$id":"a"},`, 900) + `{}]}`, maxPasses},
+		{"broken patterns", `{"patternProperties":{` + numbered(`"(%d":{"pattern":"["}`, 450) + `}}`, 2},
+		{"wrong keywords", `{"properties":{` + numbered(`"a%d":{"type":%[1]d}`, 900) + `}}`, 2},
+	}
+	for _, tt := range tests {
+		c := compilation{}
+		if _, err := c.run([]byte(tt.doc)); err != nil || len(c.breaches) == 0 {
+			t.Errorf("%s: %v, %d breaches", tt.name, err, len(c.breaches))
+		}
+		if c.passes > tt.most {
+			t.Errorf("%s: %d passes, want at most %d", tt.name, c.passes, tt.most)
+		}
 	}
 }
 
@@ -189,7 +240,7 @@ func TestCompileErrorText(t *testing.T) {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 	_, err = Compile([]byte(`[]`))
-	if got, want := err.Error(), "schema: a schema must be an object, not array"; got != want {
+	if got, want := err.Error(), "schema: (root): a schema must be an object, not array"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 }

@@ -2,10 +2,7 @@ package schema
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"math/big"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,18 +28,39 @@ var (
 	countKeywords      = []string{"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
 )
 
+// countSubschemas counts what may be a schema, the values of const and unknown
+// keywords included, for a reference makes a schema of everything.
+func countSubschemas(v any) int {
+	count := 0
+	switch v := v.(type) {
+	case bool:
+		return 1
+	case []any:
+		for _, element := range v {
+			count += countSubschemas(element)
+		}
+	case map[string]any:
+		count = 1
+		for name, member := range v {
+			named, isMap := member.(map[string]any)
+			_, isBool := member.(bool)
+			switch {
+			case isBool && !slices.Contains(schemaKeywords, name): // such as readOnly
+			case isMap && slices.Contains(schemaMapKeywords, name):
+				for _, sub := range named {
+					count += countSubschemas(sub)
+				}
+			default:
+				count += countSubschemas(member)
+			}
+		}
+	}
+	return count
+}
+
 // checkDocument checks, in a schema and its subschemas, what the library does
 // not: that each $schema is a supported draft, and that counts fit an integer.
 func (c *compilation) checkDocument(schema any, pointer string) {
-	if schema == nil {
-		return
-	}
-	if c.subschemas++; c.subschemas > maxSubschemas {
-		if c.subschemas == maxSubschemas+1 {
-			c.problem("", fmt.Sprintf("a schema of more than %d subschemas", maxSubschemas))
-		}
-		return
-	}
 	object, ok := schema.(map[string]any)
 	if !ok {
 		return
@@ -50,7 +68,7 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 	c.checkDraft(object, pointer)
 	for _, keyword := range countKeywords {
 		if tooLarge(object[keyword]) {
-			c.problem(pointer+"/"+keyword, "must be at most 9223372036854775807")
+			c.breach(pointer+"/"+keyword, "must be at most 9223372036854775807")
 		}
 	}
 	for _, keyword := range schemaKeywords {
@@ -72,7 +90,7 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 
 func (c *compilation) checkDraft(object map[string]any, pointer string) {
 	if draft, ok := object["$schema"]; ok && !supportedDraft(draft) {
-		c.problem(pointer+"/$schema", unsupportedDraft)
+		c.breach(pointer+"/$schema", unsupportedDraft)
 	}
 }
 
@@ -81,8 +99,8 @@ func (c *compilation) checkDraft(object map[string]any, pointer string) {
 func (c *compilation) checkReached(g *graph) {
 	for n := range g.rank {
 		at := pointerOf(n.Location)
-		parent, name, found := c.member(at)
-		if object, ok := parent[name].(map[string]any); ok && found == at {
+		v, _ := c.lookup(at)
+		if object, ok := v.(map[string]any); ok {
 			c.checkDraft(object, at)
 		}
 	}
@@ -107,111 +125,51 @@ func tooLarge(count any) bool {
 	return ok && r.IsInt() && r.Sign() > 0 && !r.Num().IsInt64()
 }
 
-// walk calls visit for every object in a document, its members in order of name.
-func walk(v any, pointer string, visit func(object map[string]any, pointer string)) {
-	switch v := v.(type) {
-	case map[string]any:
-		visit(v, pointer)
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			walk(v[name], jsonwire.PointerTo(pointer, name), visit)
-		}
-	case []any:
-		for i, element := range v {
-			walk(element, pointer+"/"+strconv.Itoa(i), visit)
-		}
-	}
-}
-
-// dangling records a problem at each reference that leads to target, an
-// absolute location. A reference whose target was removed is not the author's
-// fault and only removed.
-func (c *compilation) dangling(target, text string) (places []string) {
-	removed := slices.ContainsFunc(c.removed, func(p string) bool {
-		return strings.HasPrefix(pointerOf(target)+"/", p+"/")
-	})
-	walk(c.doc, "", func(object map[string]any, pointer string) {
-		for _, keyword := range []string{"$ref", "$dynamicRef", "$recursiveRef"} {
-			reference, ok := object[keyword].(string)
-			if !ok || !leadsTo(reference, target) {
-				continue
-			}
-			places = append(places, pointer+"/"+keyword)
-			if !removed {
-				c.problem(pointer+"/"+keyword, text)
-			}
-		}
-	})
-	if len(places) == 0 {
-		c.problem("", "a reference "+text)
-	}
-	return places
-}
-
-// leadsTo reports whether a reference as written may be the one that became
-// target: its fragment is the target's, or the end of it, for a pointer inside
-// an embedded resource; its path is the end of the target's.
-func leadsTo(reference, target string) bool {
-	refURL, refFragment, _ := strings.Cut(reference, "#")
-	targetURL, targetFragment, _ := strings.Cut(target, "#")
-	if !strings.HasSuffix(unescaped(targetFragment), unescaped(refFragment)) && targetFragment != "" {
-		return false
-	}
-	if refURL == "" {
-		return refFragment != ""
-	}
-	return strings.HasSuffix(targetURL, strings.TrimLeft(refURL, "./"))
-}
-
-func unescaped(fragment string) string {
-	if s, err := url.PathUnescape(fragment); err == nil {
-		return s
-	}
-	return fragment
-}
-
-// escapeFragment writes a JSON pointer as a URL's fragment.
-func escapeFragment(pointer string) string {
-	return strings.ReplaceAll(url.PathEscape(pointer), "%2F", "/")
-}
-
-// remove takes the members at these places out of the document, so that the
-// rest can be checked too. It reports false if nothing was removed.
-func (c *compilation) remove(places []string) bool {
-	done := false
-	for _, place := range places {
-		object, name, pointer := c.member(place)
-		if object == nil {
-			continue
-		}
-		delete(object, name)
-		c.removed = append(c.removed, pointer)
-		done = true
-	}
-	return done
-}
-
-// member finds the innermost member of an object on the way to a pointer: the
-// object, the member's name and its pointer. There is none at the root.
-func (c *compilation) member(pointer string) (object map[string]any, name, at string) {
-	v, walked := c.doc, ""
+// lookup finds a JSON pointer's value in the document.
+func (c *compilation) lookup(pointer string) (v any, ok bool) {
+	v = c.doc
 	for _, token := range strings.Split(pointer, "/")[1:] {
-		walked += "/" + token
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 		switch parent := v.(type) {
 		case map[string]any:
-			next, ok := parent[token]
-			if !ok {
-				return object, name, at
-			}
-			object, name, at = parent, token, walked
-			v = next
+			v, ok = parent[unescapeToken(token)]
 		case []any:
 			i, err := strconv.Atoi(token)
-			if err != nil || i < 0 || i >= len(parent) {
-				return object, name, at
+			if ok = err == nil && i >= 0 && i < len(parent); ok {
+				v = parent[i]
 			}
-			v = parent[i]
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, false
 		}
 	}
-	return object, name, at
+	return v, true
+}
+
+func unescapeToken(token string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+}
+
+// remove takes what is at these places out of the document, so that the rest can
+// be checked too: each time the innermost member of an object on the way there.
+// It reports false if nothing was removed.
+func (c *compilation) remove(places []string) bool {
+	before := len(c.removed)
+	for _, at := range places {
+		for at != "" {
+			end := strings.LastIndexByte(at, '/')
+			parent, _ := c.lookup(at[:end])
+			name := unescapeToken(at[end+1:])
+			if object, ok := parent.(map[string]any); ok {
+				if _, ok := object[name]; ok {
+					delete(object, name)
+					c.removed = append(c.removed, at)
+					break
+				}
+			}
+			at = at[:end]
+		}
+	}
+	return len(c.removed) > before
 }

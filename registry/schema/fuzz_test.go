@@ -1,19 +1,13 @@
 package schema
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"tollgate/jsonwire"
 )
 
-// FuzzValidate holds that no schema and no value panics, that values are decoded
-// as the library does, that all answers are bounded, and that counting the work beforehand does not change them.
+// FuzzValidate holds that no schema and no value panics, that all answers are
+// bounded, and that counting the work beforehand does not change them.
 func FuzzValidate(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{"type":"object","properties":{"a":{"type":"integer","minimum":1}},"required":["a"]}`, `{"a":0}`},
@@ -31,17 +25,11 @@ func FuzzValidate(f *testing.F) {
 		f.Add([]byte(seed[0]), []byte(seed[1]))
 	}
 	f.Fuzz(func(t *testing.T, doc, value []byte) {
-		if jsonwire.Check(value, valueLimits) == nil {
-			want, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-			if diff := cmp.Diff(want, decode(value)); diff != "" || err != nil {
-				t.Fatalf("%v (-want +got)\n%s", err, diff)
-			}
-		}
 		s, err := Compile(doc)
 		if err != nil {
 			e, ok := errors.AsType[*CompileError](err)
-			if !ok || len(e.Problems) == 0 || len(e.Problems) > maxProblems {
-				t.Fatalf("%v: want a CompileError with problems", err)
+			if !ok || len(e.Breaches) == 0 || len(e.Breaches) > maxBreaches {
+				t.Fatalf("%v: want a CompileError with breaches", err)
 			}
 			return
 		}
@@ -53,7 +41,7 @@ func FuzzValidate(f *testing.F) {
 			if len(b.Text) > maxText+3 || b.Text == "" || !utf8.ValidString(b.Pointer) {
 				t.Fatalf("breach %q %q", b.Pointer, b.Text)
 			}
-			if b.Text == "could not be checked against its schema" {
+			if b.Text == uncheckable {
 				t.Fatal("the validator panicked")
 			}
 		}

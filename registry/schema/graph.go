@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -23,11 +24,7 @@ func (g *graph) sameValue(n *jsonschema.Schema, visit func(m *jsonschema.Schema)
 		}
 	}
 	each(n.Ref)
-	if refOnly(n) {
-		return
-	}
-	each(g.recursiveTargets(n)...)
-	each(g.dynamicTargets(n)...)
+	each(g.targets[n]...)
 	each(n.AllOf...)
 	each(n.AnyOf...)
 	each(n.OneOf...)
@@ -44,9 +41,6 @@ func (g *graph) sameValue(n *jsonschema.Schema, visit func(m *jsonschema.Schema)
 
 // below calls visit for each node that n applies to a part of its value.
 func (g *graph) below(n *jsonschema.Schema, visit func(m *jsonschema.Schema)) {
-	if refOnly(n) {
-		return
-	}
 	one := func(v any) {
 		if m, ok := v.(*jsonschema.Schema); ok && m != nil {
 			visit(m)
@@ -76,19 +70,15 @@ func (g *graph) below(n *jsonschema.Schema, visit func(m *jsonschema.Schema)) {
 	one(n.UnevaluatedItems)
 }
 
-// refOnly reports whether n is a $ref of draft-07, which hides its siblings.
-func refOnly(n *jsonschema.Schema) bool { return n.DraftVersion < 2019 && n.Ref != nil }
-
 // graph knows all nodes of one compiled schema.
 type graph struct {
 	root *jsonschema.Schema
 	// rank numbers the nodes so that every edge to the same value leads to a
 	// lower rank, dynamic references with several targets apart.
-	rank      map[*jsonschema.Schema]int
-	dynamic   map[string][]*jsonschema.Schema // by $dynamicAnchor
-	recursive []*jsonschema.Schema            // where a $recursiveRef may lead if the root does not say
-	plain     map[*jsonschema.Schema]bool     // the nodes without an edge to the same value
-	problems  []Problem
+	rank     map[*jsonschema.Schema]int
+	targets  map[*jsonschema.Schema][]*jsonschema.Schema // of a $dynamicRef or $recursiveRef
+	plain    map[*jsonschema.Schema]bool                 // the nodes without an edge to the same value
+	breaches []Breach
 }
 
 // newGraph walks over a compiled schema. anchored are nodes that may be reached
@@ -98,16 +88,11 @@ func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) *graph {
 	g := &graph{
 		root:    root,
 		rank:    map[*jsonschema.Schema]int{},
-		dynamic: map[string][]*jsonschema.Schema{},
+		targets: map[*jsonschema.Schema][]*jsonschema.Schema{},
 		plain:   map[*jsonschema.Schema]bool{},
 	}
 	nodes := g.collect(append([]*jsonschema.Schema{root}, anchored...))
-	for _, n := range nodes {
-		if n.DynamicAnchor != "" {
-			g.dynamic[n.DynamicAnchor] = append(g.dynamic[n.DynamicAnchor], n)
-		}
-	}
-	g.findRecursiveTargets(nodes)
+	g.findTargets(nodes)
 	for _, n := range nodes {
 		g.order(n, map[*jsonschema.Schema]bool{})
 	}
@@ -140,56 +125,38 @@ func (g *graph) collect(todo []*jsonschema.Schema) []*jsonschema.Schema {
 	return nodes
 }
 
-// dynamicTargets are the nodes n's $dynamicRef may lead to.
-func (g *graph) dynamicTargets(n *jsonschema.Schema) []*jsonschema.Schema {
-	d := n.DynamicRef
-	switch {
-	case d == nil:
-		return nil
-	case d.Anchor == "" || d.Ref.DynamicAnchor != d.Anchor:
-		return []*jsonschema.Schema{d.Ref}
-	case g.root.DynamicAnchor == d.Anchor: // nothing is further out than the root
-		return []*jsonschema.Schema{g.root}
-	}
-	return g.dynamic[d.Anchor]
-}
-
-// recursiveTargets are the nodes n's $recursiveRef may lead to.
-func (g *graph) recursiveTargets(n *jsonschema.Schema) []*jsonschema.Schema {
-	target := n.RecursiveRef
-	switch {
-	case target == nil:
-		return nil
-	case !target.RecursiveAnchor:
-		return []*jsonschema.Schema{target}
-	case g.root.RecursiveAnchor:
-		return []*jsonschema.Schema{g.root}
-	}
-	return g.recursive
-}
-
-// findRecursiveTargets collects where a $recursiveRef may lead when the root
-// does not say: to any node by which another resource can be entered.
-func (g *graph) findRecursiveTargets(nodes []*jsonschema.Schema) {
+// findTargets finds where the dynamic references may lead: rather too many nodes
+// than too few. The library follows a $recursiveRef to where it entered the
+// outermost resource, which may be any node that something leads to.
+func (g *graph) findTargets(nodes []*jsonschema.Schema) {
+	dynamic := map[string][]*jsonschema.Schema{} // by $dynamicAnchor
 	entries := map[*jsonschema.Schema]bool{g.root: true}
-	anchor := false
 	for _, n := range nodes {
-		anchor = anchor || n.RecursiveAnchor
-		if n.ID != "" || n.RecursiveAnchor {
+		if n.DynamicAnchor != "" {
+			dynamic[n.DynamicAnchor] = append(dynamic[n.DynamicAnchor], n)
+		}
+		if n.RecursiveAnchor {
 			entries[n] = true
 		}
-		for _, m := range []*jsonschema.Schema{n.Ref, n.RecursiveRef} {
-			if m != nil {
-				entries[m] = true
-			}
+		if n.Ref != nil {
+			entries[n.Ref] = true
+		}
+		if n.DynamicRef != nil {
+			entries[n.DynamicRef.Ref] = true
 		}
 	}
-	if !anchor {
-		return
-	}
+	entered := slices.Collect(maps.Keys(entries))
 	for _, n := range nodes {
-		if entries[n] {
-			g.recursive = append(g.recursive, n)
+		if d := n.DynamicRef; d != nil {
+			g.targets[n] = dynamic[d.Anchor]
+			if !slices.Contains(g.targets[n], d.Ref) {
+				g.targets[n] = append(slices.Clip(g.targets[n]), d.Ref)
+			}
+		}
+		if target := n.RecursiveRef; target != nil && target.RecursiveAnchor {
+			g.targets[n] = append(slices.Clip(g.targets[n]), entered...)
+		} else if target != nil {
+			g.targets[n] = append(slices.Clip(g.targets[n]), target)
 		}
 	}
 }
@@ -207,7 +174,7 @@ func (g *graph) order(n *jsonschema.Schema, open map[*jsonschema.Schema]bool) {
 		if !open[m] {
 			g.order(m, open)
 		} else if keyword, certain := g.reference(n, m); certain {
-			g.problems = append(g.problems, Problem{
+			g.breaches = append(g.breaches, Breach{
 				Pointer: pointerOf(n.Location) + keyword,
 				Text:    "the reference leads back here without looking at a part of the value",
 			})
@@ -223,10 +190,10 @@ func (g *graph) reference(n, m *jsonschema.Schema) (keyword string, certain bool
 	switch {
 	case n.Ref == m:
 		return "/$ref", true
-	case slices.Contains(g.recursiveTargets(n), m):
-		return "/$recursiveRef", len(g.recursiveTargets(n)) == 1
-	case slices.Contains(g.dynamicTargets(n), m):
-		return "/$dynamicRef", len(g.dynamicTargets(n)) == 1
+	case slices.Contains(g.targets[n], m) && n.RecursiveRef != nil:
+		return "/$recursiveRef", len(g.targets[n]) == 1
+	case slices.Contains(g.targets[n], m):
+		return "/$dynamicRef", len(g.targets[n]) == 1
 	}
 	return "", true
 }

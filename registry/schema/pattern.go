@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dlclark/regexp2/v2"
@@ -20,16 +19,18 @@ const (
 	// bound, which needs less memory.
 	maxSteps    = 10_000
 	maxAllSteps = 50_000
+	// maxSlow bounds the bytes of a pattern for an engine with a time bound,
+	// maxAllSlow those of all of a schema's together, and maxSlowNesting their
+	// groups within groups. The time bound is for matching only: compiling takes
+	// up to a millisecond for two bytes, and far more where groups nest.
+	maxSlow        = 1 << 10
+	maxAllSlow     = 2 << 10
+	maxSlowNesting = 20
 	// matchTime bounds one match of a pattern that RE2 cannot run in linear
-	// time. The engine looks at its clock every clockPeriod.
-	matchTime   = 50 * time.Millisecond
-	clockPeriod = 10 * time.Millisecond
+	// time. The engine looks at its clock every 100 ms, so that a match may take
+	// a little longer.
+	matchTime = 50 * time.Millisecond
 )
-
-func init() {
-	// The default of 100 ms would stretch matchTime to three times its length.
-	regexp2.SetTimeoutCheckPeriod(clockPeriod)
-}
 
 // errMatchTime says that a match was given up.
 var errMatchTime = errors.New("took longer than " + matchTime.String())
@@ -78,48 +79,78 @@ func (p *pattern) match(s string) (bool, error) {
 type patterns struct {
 	known map[string]*pattern
 	steps int // of all RE2 programs
+	slow  int // bytes of all patterns that RE2 cannot run
 }
 
 func (ps *patterns) compile(source string) (jsonschema.Regexp, error) {
 	if p, ok := ps.known[source]; ok {
 		return p, nil
 	}
-	p, err := compilePattern(source, maxAllSteps-ps.steps)
+	p, err := compilePattern(source, maxAllSteps-ps.steps, maxAllSlow-ps.slow)
 	if err != nil {
 		return nil, err
 	}
 	ps.steps += p.steps
+	if p.slow != nil {
+		ps.slow += len(source)
+	}
 	ps.known[source] = p
 	return p, nil
 }
 
 // compilePattern finds the engine for a pattern: RE2, else an ECMA-262 engine,
-// else a .NET engine, which knows most of Java's and Python's syntax too. A
-// pattern none of them can run is skipped when only foreign constructs stand in
-// the way, and an error when it is broken in every language. left is how large
-// an RE2 program may be.
-func compilePattern(source string, left int) (*pattern, error) {
+// else a .NET engine, which knows most of Java's and Python's syntax too. What
+// none of them can run is skipped when it looks like these languages' own, and
+// an error when not. steps is how large an RE2 program may be, slow how long a
+// pattern for the others; a longer one is skipped.
+func compilePattern(source string, steps, slow int) (*pattern, error) {
 	if len(source) > maxPattern {
 		return nil, errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " bytes")
 	}
 	d := readDialect(source)
-	if d.intersection {
-		return &pattern{source: source, skipped: "class intersection && is not supported"}, nil
+	if d.skipped != "" {
+		return &pattern{source: source, skipped: d.skipped}, nil
 	}
-	p, err := compileRE2(source, d, min(left, maxSteps))
+	p, err := compileRE2(source, d, min(steps, maxSteps))
 	if err == nil {
 		return p, nil
 	}
+	if len(source) > min(slow, maxSlow) || nesting(source) > maxSlowNesting {
+		return &pattern{source: source, skipped: "too long or nested too deeply for the engine that it needs (" + reason(err) + ")"}, nil
+	}
 	for _, options := range d.backtrackers() {
-		if p := compileSlow(source, options); p != nil {
-			return p, nil
+		if re, err := regexp2.Compile(source, options); err == nil {
+			re.MatchTimeout = matchTime
+			return &pattern{source: source, slow: re}, nil
 		}
 	}
-	if compileSlow(neutralise(source), regexp2.None) != nil {
+	if foreign.MatchString(source) {
 		return &pattern{source: source, skipped: reason(err)}, nil
 	}
 	return nil, errors.New(reason(err))
 }
+
+// nesting is how deep the groups of a pattern nest, at most: brackets in a
+// character class count as well.
+func nesting(pattern string) (deepest int) {
+	depth := 0
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		deepest = max(deepest, depth)
+	}
+	return deepest
+}
+
+// foreign finds what only other languages know: properties, possessive
+// quantifiers and groups such as (?P=name), (?&name), (?R).
+var foreign = regexp.MustCompile(`\\[pP]|[*+?}]\+|\(\?[PR&]`)
 
 func compileRE2(source string, d dialect, left int) (*pattern, error) {
 	tree, err := syntax.Parse(d.re2, syntax.Perl)
@@ -155,7 +186,8 @@ func programSize(re *syntax.Regexp) int {
 	return min(size, maxSteps+1)
 }
 
-// backtrackers lists the modes to try, in order.
+// backtrackers lists the modes to try, in order: not those that would take an
+// escape they do not know for a letter.
 func (d dialect) backtrackers() []regexp2.RegexOptions {
 	switch {
 	case d.foreign:
@@ -165,31 +197,6 @@ func (d dialect) backtrackers() []regexp2.RegexOptions {
 	}
 	return []regexp2.RegexOptions{regexp2.ECMAScript | regexp2.Unicode, regexp2.ECMAScript, regexp2.None}
 }
-
-// compileSlow returns nil when the mode does not know the pattern.
-func compileSlow(source string, options regexp2.RegexOptions) *pattern {
-	re, err := regexp2.Compile(source, options)
-	if err != nil {
-		return nil
-	}
-	re.MatchTimeout = matchTime
-	return &pattern{source: source, slow: re}
-}
-
-// neutralise replaces what only other languages know: escapes of letters with
-// what belongs to them (\h, \p{IsAlphabetic}, \N{DIGIT ONE}) and groups such as
-// (?P=name), (?P<name>…), (?&name), (?R). What remains is broken in every language
-// or in none.
-func neutralise(source string) string {
-	source = foreignEscape.ReplaceAllString(source, "a")
-	source = strings.ReplaceAll(source, "(?P<", "(?<")
-	return foreignGroup.ReplaceAllString(source, "(?:a)")
-}
-
-var (
-	foreignEscape = regexp.MustCompile(`\\[A-Za-z]([{<][A-Za-z0-9_ =.:^-]+[}>])?`)
-	foreignGroup  = regexp.MustCompile(`\(\?(P[=>]\w+|&\w+|R|[0-9]+)\)`)
-)
 
 // reason is a parse error without its prefix and the pattern itself, which may
 // be long; the reader sees the pattern at the pointer.

@@ -47,6 +47,9 @@ func TestPatterns(t *testing.T) {
 		{`(?i)^abc$`, "re2", []string{"ABC"}, []string{"abd"}},
 		{`(?s)^a.b$`, "re2", []string{"a\nb"}, nil},
 		{`^[[:alpha:]]+$`, "re2", []string{"ab"}, []string{"a1", ":"}},
+		{`^[[:alpha:].]+$`, "re2", []string{"a."}, []string{"1", ";"}},
+		{`^[].]+$`, "re2", []string{"]."}, []string{"a"}},
+		{`^[[:a.]$`, "re2", []string{"[", "."}, []string{"b"}},
 		{`^\pL$`, "re2", []string{"é"}, []string{"1"}},
 		{`^\p{Greek}$`, "re2", []string{"α"}, []string{"a"}},
 		{`^[]a]+$`, "re2", []string{"]a"}, []string{"b"}},
@@ -66,14 +69,19 @@ func TestPatterns(t *testing.T) {
 		{`^a++b$`, "slow", []string{"aab"}, []string{"b"}},
 		{`^(?>a+)b$`, "slow", []string{"aab"}, []string{"b"}},
 		{`^(?=a)ab\Z`, "slow", []string{"ab"}, []string{"abZ"}},
+		{`^(?=a)\Qa.b\E$`, "slow", []string{"a.b"}, []string{"axb"}},
+		{`^(?=.)[\w-.]+\Z`, "slow", []string{"a-b"}, []string{"!Z"}},
+		{`^[a\_]++$`, "skipped", []string{"a_"}, nil},
 		{`^\p{IsAlphabetic}+$`, "skipped", []string{"ab", "1"}, nil},
 		{`^\p{javaLowerCase}$`, "skipped", []string{"1"}, nil},
 		{`^[a-z&&[^aeiou]]+$`, "skipped", []string{"b", "a"}, nil},
 		{`^\h+$`, "skipped", []string{" "}, nil},
+		{`^(?=a)a\R$`, "skipped", []string{"a\n"}, nil},
+		{`^(?=a)\p{IsAlphabetic}++$`, "skipped", []string{"ab"}, nil},
 		{`^(?P<q>['"]).*(?P=q)$`, "skipped", []string{"'a'"}, nil},
 	}
 	for _, tt := range tests {
-		p, err := compilePattern(tt.pattern, maxAllSteps)
+		p, err := compilePattern(tt.pattern, maxAllSteps, maxAllSlow)
 		if err != nil {
 			t.Errorf("%s: %v", tt.pattern, err)
 			continue
@@ -96,10 +104,10 @@ func TestPatterns(t *testing.T) {
 
 func TestBrokenPatterns(t *testing.T) {
 	for _, pattern := range []string{
-		`(`, `)`, `a(b`, `[a`, `*a`, `a**`, `[z-a]`, `a{2,1}`, `\`, `(?:`, `(?=a`, `\p{IsAlphabetic}(`, `\h[`,
+		`(`, `)`, `a(b`, `[a`, `*a`, `a**`, `[z-a]`, `a{2,1}`, `\`, `(?:`, `(?=a`, `\1(`,
 		strings.Repeat("a", maxPattern+1),
 	} {
-		if p, err := compilePattern(pattern, maxAllSteps); err == nil {
+		if p, err := compilePattern(pattern, maxAllSteps, maxAllSlow); err == nil {
 			t.Errorf("%.50s is accepted, on %s", pattern, engine(p))
 		} else if len(err.Error()) > 100 || strings.Contains(err.Error(), "regexp") {
 			t.Errorf("%.50s: %v: want a short reason", pattern, err)
@@ -119,6 +127,43 @@ func TestManyLargePatternsShareABound(t *testing.T) {
 	}
 }
 
+// TestDearPatternsAreSkipped holds patterns that the backtracking engine takes
+// seconds to minutes to compile.
+func TestDearPatternsAreSkipped(t *testing.T) {
+	for name, pattern := range map[string]string{
+		"nested groups":      `(?=x)` + strings.Repeat("(", 30) + "a" + strings.Repeat(")*", 30),
+		"deeply nested":      `(?=x)` + strings.Repeat("(", 900) + "a" + strings.Repeat(")*", 900),
+		"wide classes":       `(?i)(?=x)` + strings.Repeat("[^\u0000-\uffff]", 500),
+		"unbalanced, nested": `(?=x)` + strings.Repeat("(", 900),
+	} {
+		p, err := compilePattern(pattern, maxAllSteps, maxAllSlow)
+		if err != nil || p.skipped == "" {
+			t.Errorf("%s: engine %s, %v: want it skipped", name, engine(p), err)
+		}
+	}
+	if p, err := compilePattern(`^(?=\((a|[(((]))`+strings.Repeat("(a)", 40), maxAllSteps, maxAllSlow); err != nil || p.slow == nil {
+		t.Errorf("forty groups side by side: %v", err)
+	}
+}
+
+func TestManySlowPatternsShareABound(t *testing.T) {
+	compiler := patterns{known: map[string]*pattern{}}
+	skipped := 0
+	for i := range 100 {
+		if _, err := compiler.compile(strings.Repeat("a", i+1) + `(?=.{900})`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range compiler.known {
+		if p.skipped != "" {
+			skipped++
+		}
+	}
+	if compiler.slow > maxAllSlow || skipped == 0 || skipped == 100 {
+		t.Errorf("%d bytes on the engine with a time bound, %d of 100 skipped; want at most %d bytes", compiler.slow, skipped, maxAllSlow)
+	}
+}
+
 // catastrophic takes a backtracking engine longer than anybody waits.
 const (
 	catastrophic      = `^(?=a)((a+)+)+$`
@@ -126,7 +171,7 @@ const (
 )
 
 func TestPatternTimeBound(t *testing.T) {
-	p, err := compilePattern(catastrophic, maxAllSteps)
+	p, err := compilePattern(catastrophic, maxAllSteps, maxAllSlow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +216,19 @@ func TestPatternsShareATimeBound(t *testing.T) {
 	}
 }
 
+// A match is timed once and counted as often as the validator will repeat it.
+func TestRepeatedMatchesAreCountedTogether(t *testing.T) {
+	p, err := compilePattern("(?=a).{20}c", maxAllSteps, maxAllSlow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := survey{}
+	s.matchSlow(p, "c"+strings.Repeat("a", 10_000), maxWork) // microseconds, a million times
+	if s.found == nil || !strings.HasSuffix(s.found.Text, "altogether") {
+		t.Errorf("%v, want a breach that names the time bound for all matches", s.found)
+	}
+}
+
 func TestSkippedPatternsRefuseNothing(t *testing.T) {
 	const java = `^\\p{IsAlphabetic}$`
 	tests := []struct{ name, doc, value, place string }{
@@ -185,7 +243,7 @@ func TestSkippedPatternsRefuseNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := compile(t, tt.doc)
-		if got := s.Skipped(); len(got) != 1 || !strings.HasPrefix(got[0], tt.place) || len(got[0]) == len(tt.place) {
+		if got := s.Skipped(); len(got) == 0 || !strings.HasPrefix(got[0], tt.place) || len(got[0]) == len(tt.place) {
 			t.Errorf("%s: Skipped = %q, want one that begins with %q and has a reason", tt.name, got, tt.place)
 		}
 		if got := s.Validate([]byte(tt.value)); len(got) != 0 {
@@ -198,8 +256,24 @@ func TestSkippedPatternsRefuseNothing(t *testing.T) {
 }
 
 func TestOtherKeywordsBesideASkippedPatternStand(t *testing.T) {
-	s := compile(t, `{"oneOf":[{"pattern":"^\\p{IsAlphabetic}$","minLength":2},{"type":"integer"}]}`)
-	if got := s.Validate([]byte(`"a"`)); len(got) != 1 {
-		t.Errorf("%v, want minLength enforced", got)
+	s := compile(t, `{"anyOf":[{"pattern":"^\\p{IsAlphabetic}$","minLength":2},{"type":"integer"}]}`)
+	if got := s.Validate([]byte(`"a"`)); len(got) != 1 || len(s.Skipped()) != 1 {
+		t.Errorf("%v, skipped %q, want minLength enforced", got, s.Skipped())
+	}
+}
+
+// Where the effect of a skipped pattern cannot be told, the root's type stands.
+func TestASkippedPatternUnderNegationLeavesTheType(t *testing.T) {
+	s := compile(t, `{"type":"object","properties":{"a":{"pattern":"\\h"},"b":{"type":"string","not":{"minLength":9}},"c":{"pattern":"`+catastrophic+`"}}}`)
+	for _, value := range []string{`{"b":1}`, `{"c":"` + catastrophicInput + `"}`} {
+		if got := s.Validate([]byte(value)); len(got) != 0 {
+			t.Errorf("%s: %v, want nothing refused", value, got)
+		}
+	}
+	if got := s.Validate([]byte(`[]`)); len(got) != 1 || got[0].Text != "must be object, got array" {
+		t.Errorf("%v, want an object wanted", got)
+	}
+	if got := s.Skipped(); len(got) != 2 || !strings.Contains(got[1], "nothing but the root's type is enforced") {
+		t.Errorf("Skipped = %q, want it to say that little is enforced", got)
 	}
 }

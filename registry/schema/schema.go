@@ -6,17 +6,17 @@
 // The work is done by github.com/santhosh-tekuri/jsonschema; this package adds
 // what it lacks:
 //
-//   - decode.go: values, with numbers as written
-//   - compile.go, document.go: a schema's own faults, each at its JSON pointer
-//   - pattern.go, translate.go: regular expressions of several languages
+//   - compile.go, document.go, reference.go: a schema's own faults, each at its JSON pointer
+//   - pattern.go, translate.go, skip.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
-//   - branch.go: branches of anyOf and oneOf told apart by a constant member
 //   - breach.go, text.go: errors as a language model can use them
 //
 // The keyword format is an annotation in every draft and never checked.
 package schema
 
 import (
+	"bytes"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"tollgate/jsonwire"
@@ -32,21 +32,18 @@ type Schema struct {
 	object  bool
 }
 
-// Breach is one place where a value does not fit its schema.
-type Breach struct {
-	Pointer string // JSON pointer (RFC 6901) into the value, cut at about 200 bytes with "…"; "" is the whole value
-	Text    string // what the schema expects there, at most about 200 bytes
-}
-
 // valueLimits bound a value that is validated. They are wider than an agent's
 // arguments need, for Validate also sees what Tool Services answer; the number
 // bounds keep exact arithmetic cheap.
 var valueLimits = jsonwire.Limits{Depth: 1000, NumberLength: 400, NumberExponent: 400, Duplicates: true, InvalidUTF8: true}
 
+// uncheckable is what Validate says where it should never come to.
+const uncheckable = "could not be checked against its schema"
+
 // Validate reports where value, one JSON text, does not fit the schema; none
 // means that it fits. Breaches come in the order of their pointers, at most 20
-// of them and about 1 KB of text; a last one without pointer says that there
-// are more.
+// of them and about 1 KB of text; a pointer or text of more than about 200 bytes
+// is cut with "…", and a last one without pointer says that there are more.
 //
 // Numbers are compared exactly. Validate never panics, and its work is bounded:
 // a value that would take too much is a breach that says so, as is a pattern
@@ -54,23 +51,20 @@ var valueLimits = jsonwire.Limits{Depth: 1000, NumberLength: 400, NumberExponent
 func (s *Schema) Validate(value []byte) (breaches []Breach) {
 	defer func() {
 		if recover() != nil {
-			breaches = []Breach{{Text: "could not be checked against its schema"}}
+			breaches = []Breach{{Text: uncheckable}}
 		}
 	}()
 	if err := jsonwire.Check(value, valueLimits); err != nil {
-		return []Breach{unreadable(err)}
+		return []Breach{BreachOf(err)}
 	}
-	v := decode(value)
-	work := s.workFor(len(value))
-	if work > maxWork {
-		var found *Breach
-		if work, found = s.graph.survey(v); found != nil {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return []Breach{{Text: uncheckable}}
+	}
+	if most := allowance(len(value)); s.workFor(len(value)) > most {
+		if _, found := s.graph.survey(v, most); found != nil {
 			return []Breach{*found}
 		}
-	}
-	if work > lightWork {
-		heavy <- struct{}{}
-		defer func() { <-heavy }()
 	}
 	if err := s.root.Validate(v); err != nil {
 		return s.explain(err)
@@ -86,9 +80,10 @@ func (s *Schema) workFor(length int) int64 {
 	return s.perByte * int64(length)
 }
 
-// Skipped lists the patterns that are not enforced, because neither RE2 nor an
-// ECMA-262 engine can run them, as JSON pointer and reason. It is empty for
-// nearly every schema.
+// Skipped lists the patterns that are not enforced, because no engine here reads
+// them as their author meant, as JSON pointer and reason. A last line says so
+// where for that nothing but the root's type is enforced. It is empty for nearly
+// every schema.
 func (s *Schema) Skipped() []string { return s.skipped }
 
 // DescribesObject reports whether the schema says "type":"object" at its root.

@@ -8,14 +8,21 @@ import (
 	"tollgate/jsonwire"
 )
 
+var accept = true
+
+// anything is the schema true.
+var anything = &jsonschema.Schema{Bool: &accept}
+
 // skipPatterns lists the patterns that are not enforced and makes sure that
-// they cannot refuse a value: a pattern that matches everything refuses through
-// a keyword that turns success into failure. It also takes format out of the
-// schema: draft-07 would enforce it.
-func (g *graph) skipPatterns() []string {
-	var skipped []string
+// none of them refuses a value. A skipped pattern matches everything, and that
+// refuses a value only through a keyword that turns a match into a failure: if
+// the schema has one anywhere, it is replaced by its root's type. It also takes
+// format out of the schema, which draft-07 would enforce.
+func (g *graph) skipPatterns() (skipped []string, root *jsonschema.Schema) {
+	turned := false
 	for n := range g.rank {
 		n.Format = nil
+		turned = turned || n.Not != nil || n.If != nil || len(n.OneOf) > 0 || n.MaxContains != nil
 		at := pointerOf(n.Location)
 		if p, ok := n.Pattern.(*pattern); ok && p.skipped != "" {
 			skipped = append(skipped, at+"/pattern: "+p.skipped)
@@ -27,60 +34,10 @@ func (g *graph) skipPatterns() []string {
 			}
 		}
 	}
-	if len(skipped) > 0 {
-		unsure := g.unsureNodes()
-		for n := range g.rank {
-			relax(n, unsure)
-		}
-	}
 	slices.Sort(skipped)
-	return skipped
-}
-
-var accept = true
-
-// anything is the schema true.
-var anything = &jsonschema.Schema{Bool: &accept}
-
-// unsureNodes are the nodes whose answer may depend on a skipped pattern.
-func (g *graph) unsureNodes() map[*jsonschema.Schema]bool {
-	unsure := map[*jsonschema.Schema]bool{anything: true}
-	for n := range g.rank {
-		if p, ok := n.Pattern.(*pattern); ok && p.skipped != "" {
-			unsure[n] = true
-		}
+	if len(skipped) > 0 && turned {
+		skipped = append(skipped, "nothing but the root's type is enforced, for beside not, if, oneOf or maxContains a skipped pattern might refuse what fits")
+		return skipped, &jsonschema.Schema{Types: g.root.Types, Location: g.root.Location}
 	}
-	for before := 0; before < len(unsure); {
-		before = len(unsure)
-		for n := range g.rank {
-			look := func(m *jsonschema.Schema) {
-				if unsure[m] {
-					unsure[n] = true
-				}
-			}
-			g.sameValue(n, look)
-			g.below(n, look)
-		}
-	}
-	return unsure
-}
-
-// relax drops the keywords of n that refuse a value because a subschema accepts
-// it, when that is not sure.
-func relax(n *jsonschema.Schema, unsure map[*jsonschema.Schema]bool) {
-	if unsure[n.Not] {
-		n.Not = nil
-	}
-	if unsure[n.If] {
-		n.If, n.Then, n.Else = nil, nil, nil
-	}
-	if unsure[n.Contains] {
-		n.MaxContains = nil
-	}
-	if slices.ContainsFunc(n.OneOf, func(m *jsonschema.Schema) bool { return unsure[m] }) {
-		if len(n.AnyOf) == 0 {
-			n.AnyOf = n.OneOf
-		}
-		n.OneOf = nil
-	}
+	return skipped, g.root
 }

@@ -22,15 +22,17 @@ type visits map[*jsonschema.Schema]int64
 // if, every branch of anyOf, and all possible targets of a dynamic reference.
 type survey struct {
 	g        *graph
+	most     int64
 	work     int64
 	matching time.Duration
 	path     []string
 	found    *Breach // why the value is not validated at all
 }
 
-// survey returns the work of validating v, or the breach that v is instead.
-func (g *graph) survey(v any) (work int64, found *Breach) {
-	s := survey{g: g}
+// survey returns the work of validating v, or the breach that v is instead if
+// this is more than most.
+func (g *graph) survey(v any, most int64) (work int64, found *Breach) {
+	s := survey{g: g, most: most}
 	s.value(v, visits{g.root: 1}, 0)
 	return s.work, s.found
 }
@@ -45,7 +47,7 @@ func (s *survey) spend(times, work int64) bool {
 	} else {
 		s.work = unlimited
 	}
-	if s.work > maxWork {
+	if s.work > s.most {
 		s.found = &Breach{Text: "too large, or nested too deeply, to be checked against its schema"}
 	}
 	return s.found == nil
@@ -79,9 +81,7 @@ func (s *survey) value(v any, entering visits, depth int) {
 // spends the work of these visits.
 func (s *survey) closure(v any, entering visits, depth int) visits {
 	if n, times := s.onlyPlain(entering); n != nil {
-		if !s.visit(n, v, times, depth) || stops(n, v) {
-			return nil
-		}
+		s.visit(n, v, times, depth)
 		return entering
 	}
 	here := visits{}
@@ -89,12 +89,10 @@ func (s *survey) closure(v any, entering visits, depth int) visits {
 		// Outer nodes first: a node's visits are complete when its turn comes.
 		// What a dynamic reference leads back to waits for another round.
 		again := visits{}
-		for _, n := range s.reachable(v, entering) {
+		for _, n := range s.reachable(entering) {
 			times := entering[n]
 			here[n] += times
-			if !s.visit(n, v, times, depth) || stops(n, v) {
-				continue
-			}
+			s.visit(n, v, times, depth)
 			s.g.sameValue(n, func(m *jsonschema.Schema) {
 				if s.g.rank[m] < s.g.rank[n] {
 					entering[m] += times
@@ -104,11 +102,6 @@ func (s *survey) closure(v any, entering visits, depth int) visits {
 			})
 		}
 		entering = again
-	}
-	for n := range here {
-		if stops(n, v) {
-			delete(here, n)
-		}
 	}
 	return here
 }
@@ -126,8 +119,8 @@ func (s *survey) onlyPlain(entering visits) (*jsonschema.Schema, int64) {
 	return nil, 0
 }
 
-// reachable lists the nodes that will be applied to v, by falling rank.
-func (s *survey) reachable(v any, entering visits) []*jsonschema.Schema {
+// reachable lists the nodes that will be applied to the value, by falling rank.
+func (s *survey) reachable(entering visits) []*jsonschema.Schema {
 	var nodes, todo []*jsonschema.Schema
 	seen := map[*jsonschema.Schema]bool{}
 	add := func(n *jsonschema.Schema) {
@@ -143,55 +136,10 @@ func (s *survey) reachable(v any, entering visits) []*jsonschema.Schema {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		nodes = append(nodes, n)
-		if !stops(n, v) {
-			s.g.sameValue(n, add)
-		}
+		s.g.sameValue(n, add)
 	}
 	slices.SortFunc(nodes, func(a, b *jsonschema.Schema) int { return s.g.rank[b] - s.g.rank[a] })
 	return nodes
-}
-
-// stops reports whether the validator ends with n itself: a boolean schema, a
-// type that is not v's, or a branch that is not meant.
-func stops(n *jsonschema.Schema, v any) bool {
-	return n.Bool != nil ||
-		n.Types != nil && !n.Types.IsEmpty() && *n.Types&typeOf(v) == 0 ||
-		n.Format != nil && n.Format.Validate(v) != nil
-}
-
-// typeOf is v's type as a schema may name it.
-func typeOf(v any) jsonschema.Types {
-	switch v.(type) {
-	case nil:
-		return nullType
-	case bool:
-		return booleanType
-	case string:
-		return stringType
-	case []any:
-		return arrayType
-	case map[string]any:
-		return objectType
-	}
-	return numberType
-}
-
-var (
-	nullType    = types("null")
-	booleanType = types("boolean")
-	stringType  = types("string")
-	arrayType   = types("array")
-	objectType  = types("object")
-	integerType = types("integer")
-	numberType  = types("number", "integer")
-)
-
-func types(names ...string) jsonschema.Types {
-	var t jsonschema.Types
-	for _, name := range names {
-		t.Add(name)
-	}
-	return t
 }
 
 // visit spends the work of applying n alone to v.
@@ -273,9 +221,6 @@ func (s *survey) matchSlow(p *pattern, text string, times int64) bool {
 func (s *survey) member(here visits, name string, member any, depth int) {
 	below, names := visits{}, visits{}
 	for n, times := range here {
-		if refOnly(n) {
-			continue
-		}
 		evaluated := false
 		if m, ok := n.Properties[name]; ok {
 			evaluated = true
@@ -310,9 +255,6 @@ func (s *survey) member(here visits, name string, member any, depth int) {
 func (s *survey) element(here visits, i int, element any, depth int) {
 	below := visits{}
 	for n, times := range here {
-		if refOnly(n) {
-			continue
-		}
 		for _, m := range elementNodes(n, i) {
 			below[m] += times
 		}

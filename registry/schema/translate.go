@@ -21,14 +21,18 @@ const (
 // pattern with the unicode flag, as JSON Schema reads patterns.
 const ecmaEscapes = "bBcdDfknpPrsStuvwWx"
 
+// unknownEscapes are letters with a meaning in Java or Perl, which the engines
+// take for the letter itself.
+const unknownEscapes = "hHKNRVX"
+
 // dialect is what one look at a pattern's syntax tells about its author's
 // regular expression language.
 type dialect struct {
 	re2           string // the pattern with ECMA-262's meaning in RE2's syntax
-	foreign       bool   // has escapes ECMA-262 does not have, such as \A, \z, \Q, \h
+	foreign       bool   // has escapes ECMA-262 does not have, such as \A, \z, \Q
 	property      bool   // has \p or \P
 	backReference bool   // has \1 to \9, which RE2 may read as octal
-	intersection  bool   // has a class intersection [a&&[b]], which only Java reads as one
+	skipped       string // what it has that no engine here would read as meant: [a&&[b]], \h, \R
 }
 
 // readDialect walks over a pattern once. It judges nothing: a broken pattern
@@ -83,19 +87,14 @@ func (t *translator) step() {
 		if strings.HasPrefix(t.rest, "]") {
 			t.emit("]", 1) // RE2, Java and Python read []…] and [^]…] as a class with a bracket in it
 		}
-	case strings.HasPrefix(t.rest, "[:") && t.inClass:
-		end := strings.Index(t.rest, ":]")
-		if end < 0 {
-			end = 0
-		} else {
-			end++
-		}
-		t.emit(t.rest[:end+1], end+1)
+	case strings.HasPrefix(t.rest, "[:") && strings.Contains(t.rest, ":]") && t.inClass:
+		end := strings.Index(t.rest, ":]") + len(":]")
+		t.emit(t.rest[:end], end)
 	case c == ']' && t.inClass:
 		t.inClass = false
 		t.emit("]", 1)
 	case strings.HasPrefix(t.rest, "&&") && t.inClass:
-		t.d.intersection = true
+		t.d.skipped = "class intersection && is not supported"
 		t.emit("&&", 2)
 	case c == '.' && !t.inClass && t.dots:
 		t.emit(ecmaNotLineEnd, 1)
@@ -123,6 +122,8 @@ func (t *translator) escape(c byte) {
 			t.d.property = true
 		case '1' <= c && c <= '9' && !t.inClass:
 			t.d.backReference = true
+		case strings.IndexByte(unknownEscapes, c) >= 0:
+			t.d.skipped = `\` + string(c) + " is not supported"
 		case isLetter(c) && strings.IndexByte(ecmaEscapes, c) < 0:
 			t.d.foreign = true
 		}

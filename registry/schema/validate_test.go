@@ -1,12 +1,16 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"tollgate/jsonwire"
 )
 
 // breaches validates value and lists what does not fit as "pointer text".
@@ -109,6 +113,19 @@ func TestValidateAlternatives(t *testing.T) {
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, breaches(t, compile(t, tt.doc), tt.value)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestBreachText(t *testing.T) {
+	for b, want := range map[Breach]string{
+		{Pointer: "/a/0", Text: "is required"}:                         "/a/0: is required",
+		{Text: "must be object"}:                                       "(root): must be object",
+		BreachOf(jsonwire.Check([]byte(`{"a":x}`), jsonwire.Limits{})): "/a: unexpected character 'x'",
+		BreachOf(errors.New("broken")):                                 "(root): broken",
+	} {
+		if got := b.String(); got != want {
+			t.Errorf("String() = %q, want %q", got, want)
 		}
 	}
 }
@@ -239,6 +256,31 @@ func TestValidateTextIsBounded(t *testing.T) {
 	got = breaches(t, compile(t, `{"enum":[`+long.String()+`""]}`), `1`)
 	if len(got) != 1 || !strings.HasPrefix(got[0], ` must be one of "value 0", "value 1"`) || !strings.HasSuffix(got[0], "…") {
 		t.Errorf("a long enum: %q", got)
+	}
+}
+
+// An error of the library may have a million parts; only the first are looked at.
+func TestPartsOfAnErrorAreBounded(t *testing.T) {
+	for _, doc := range []string{
+		`{"items":{"type":"string"}}`,
+		`{"items":{"anyOf":[{"type":"string"},{"type":"null"}]}}`,
+	} {
+		s := compile(t, doc)
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader("[" + strings.Repeat("1,", 2*maxFlat) + "1]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(flatten(s.root.Validate(v))); n < maxFlat/10 || n > maxFlat {
+			t.Errorf("%s: %d breaches, want at most %d", doc, n, maxFlat)
+		}
+	}
+}
+
+// The library has panicked on schemas and values before. There is none known now
+// that gets past the checks, so this one has no library schema at all.
+func TestValidateNeverPanics(t *testing.T) {
+	if got := new(Schema).Validate([]byte(`{}`)); len(got) != 1 || got[0] != (Breach{Text: uncheckable}) {
+		t.Errorf("%v, want one breach", got)
 	}
 }
 

@@ -74,13 +74,12 @@ func New(config Config, version string, log *slog.Logger) (*Client, error) {
 
 func newTransport(config Config) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: checkDialled}
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
+	// With a dialer of its own the transport speaks HTTP/1.1 and nothing else.
+	// That is meant: when a call may be repeated is known for HTTP/1.1 (see post).
 	t := &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    tlsTimeout,
 		TLSClientConfig:        &tls.Config{},
-		Protocols:              &protocols,
 		DisableCompression:     true, // nothing is asked for; what comes anyway is decoded here, bounded
 		MaxIdleConnsPerHost:    config.MaxInFlightPerService,
 		IdleConnTimeout:        config.IdleTimeout,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -80,17 +81,35 @@ func TestAFrozenServiceDoesNotHoldUpAnother(t *testing.T) {
 	}
 }
 
-func TestExtraCertificateAuthority(t *testing.T) {
-	s := newTLSServer(t, nil)
+// trusting is a client that trusts a TLS server's certificate.
+func trusting(t *testing.T, s *httptest.Server) *Client {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, func(config *Config) { config.CAFile = file })
+	return newClient(t, func(config *Config) { config.CAFile = file })
+}
+
+func TestExtraCertificateAuthority(t *testing.T) {
+	s := newTLSServer(t, nil)
+	c := trusting(t, s)
 	answer := c.Forward(t.Context(), Call{Tool: newTool(s.URL), Body: []byte("{}")})
 	if answer.Failure != nil || string(answer.Body) != "secure" {
 		t.Errorf("answer %+v, failure %+v", answer, answer.Failure)
+	}
+}
+
+func TestServicesAreSpokenToInHTTP1(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	c := trusting(t, s)
+	answer := c.Forward(t.Context(), Call{Tool: newTool(s.URL), Body: []byte("{}")})
+	if answer.Failure != nil || string(answer.Body) != "HTTP/1.1" {
+		t.Errorf("the service was spoken to in %s, failure %+v", answer.Body, answer.Failure)
 	}
 }
 

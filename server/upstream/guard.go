@@ -82,6 +82,10 @@ var refusedPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::254/128"), // cloud metadata over IPv6
 }
 
+// NeverDialled reports whether every connection to addr is refused, whatever the
+// configuration says, so that it can be told before anyone tries.
+func NeverDialled(addr netip.Addr) bool { return refusedAddr(addr) }
+
 // refusedAddr reports whether no connection may ever go to addr: link-local and
 // cloud metadata addresses, also when an IPv6 address carries them inside.
 func refusedAddr(addr netip.Addr) bool {

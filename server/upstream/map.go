@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,13 @@ type Result struct {
 	// duplicates: what the service gave first, then tollgate/upstream. Names that
 	// begin with io.modelcontextprotocol/ or tollgate/ are never the service's.
 	Meta []jsonwire.Member
+}
+
+// ErrorResult is a failed tool as the gateway itself reports it to the model,
+// when no Tool Service was asked.
+func ErrorResult(text string) Result {
+	content := jsonwire.AppendString([]byte(`[{"type":"text","text":`), text)
+	return Result{Content: append(content, "}]"...), IsError: true}
 }
 
 const (
@@ -122,22 +130,21 @@ func (m *mapping) json(text []byte) Result {
 		shown = scalarText(text, compact)
 	}
 	if m.tool.Output == nil {
-		return m.success(m.textItem(shown))
+		return m.success(shown)
 	}
 	if breaches := m.tool.Output.Validate(compact); len(breaches) > 0 {
 		return m.mismatch(breaches, shown)
 	}
-	result := m.success(m.textItem(shown))
+	result := m.success(shown)
 	result.Structured = m.structured(compact)
 	return result
 }
 
 // scalarText is a scalar as the service wrote it. Only unpaired surrogate
 // escapes and invalid bytes, which no reader could use, take the compact form's
-// U+FFFD: that is when the compact form has more of them.
+// U+FFFD.
 func scalarText(text, compact []byte) []byte {
-	replacement := []byte("\uFFFD")
-	if bytes.Count(compact, replacement) > bytes.Count(text, replacement) {
+	if jsonwire.HasLoneSurrogate(text) || !utf8.Valid(text) {
 		return compact
 	}
 	return bytes.Trim(text, " \t\r\n")
@@ -153,33 +160,32 @@ func (m *mapping) structured(value []byte) json.RawMessage {
 }
 
 func (m *mapping) mismatch(breaches []schema.Breach, answer []byte) Result {
-	var b strings.Builder
-	b.WriteString("The Tool Service's answer does not match the tool's outputSchema:\n")
+	text := []byte("The Tool Service's answer does not match the tool's outputSchema:\n")
 	for _, breach := range breaches {
-		pointer := breach.Pointer
-		if pointer == "" {
-			pointer = "(root)"
-		}
-		b.WriteString("- " + pointer + ": " + breach.Text + "\n")
+		text = append(text, "- "+breach.String()+"\n"...)
 	}
-	b.WriteString("The answer was:\n")
-	b.Write(answer)
-	return m.fail(b.String())
+	return m.failWith(text, answer)
+}
+
+// failWith is a failed tool whose text ends with the answer.
+func (m *mapping) failWith(text, answer []byte) Result {
+	text = append(slices.Grow(text, len(answer)+32), "The answer was:\n"...)
+	return Result{Content: m.textContent(append(text, answer...)), IsError: true}
 }
 
 // text maps a 2xx text answer.
 func (m *mapping) text(text []byte) Result {
 	if m.tool.Output != nil {
-		return m.fail("The Tool Service answered with text where the tool's outputSchema wants JSON. The answer was:\n" + string(text))
+		return m.failWith([]byte("The Tool Service answered with text where the tool's outputSchema wants JSON. "), text)
 	}
-	return m.success(m.textItem(text))
+	return m.success(text)
 }
 
 func (m *mapping) empty() Result {
 	if m.tool.Output != nil {
 		return m.fail("The Tool Service's answer is empty, where the tool's outputSchema wants JSON")
 	}
-	return m.success(m.textItem(nil))
+	return m.success(nil)
 }
 
 // binary maps 2xx bytes: pictures and sound as such, the rest as a resource.
@@ -189,22 +195,22 @@ func (m *mapping) binary(media string) Result {
 		return m.fail("The Tool Service answered with " + sizeOf(media, body) + " where the tool's outputSchema wants JSON")
 	}
 	kind, _, _ := strings.Cut(media, "/")
-	item := make([]byte, 0, base64.StdEncoding.EncodedLen(len(body))+256)
+	content := make([]byte, 0, base64.StdEncoding.EncodedLen(len(body))+512)
 	if kind == "image" || kind == "audio" {
-		item = append(item, `{"type":"`+kind+`","data":"`...)
-		item = base64.StdEncoding.AppendEncode(item, body)
-		item = append(item, `","mimeType":`...)
-		item = jsonwire.AppendString(item, media)
+		content = append(content, `[{"type":"`+kind+`","data":"`...)
+		content = base64.StdEncoding.AppendEncode(content, body)
+		content = append(content, `","mimeType":`...)
+		content = jsonwire.AppendString(content, media)
 	} else {
-		item = append(item, `{"type":"resource","resource":{"uri":`...)
-		item = jsonwire.AppendString(item, m.resourceURI())
-		item = append(item, `,"mimeType":`...)
-		item = jsonwire.AppendString(item, media)
-		item = append(item, `,"blob":"`...)
-		item = base64.StdEncoding.AppendEncode(item, body)
-		item = append(item, `"}`...)
+		content = append(content, `[{"type":"resource","resource":{"uri":`...)
+		content = jsonwire.AppendString(content, m.resourceURI())
+		content = append(content, `,"mimeType":`...)
+		content = jsonwire.AppendString(content, media)
+		content = append(content, `,"blob":"`...)
+		content = base64.StdEncoding.AppendEncode(content, body)
+		content = append(content, `"}`...)
 	}
-	return m.success(m.closeItem(item))
+	return Result{Content: m.closeContent(content)}
 }
 
 func (m *mapping) resourceURI() string {
@@ -250,11 +256,7 @@ func cut(text []byte, bound int) string {
 		return string(text)
 	}
 	mark := "\n… [cut, the answer has " + strconv.Itoa(len(text)) + " bytes]"
-	end := bound - len(mark)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return string(text[:end]) + mark
+	return jsonwire.Cut(string(text[:bound]), bound-len(mark)) + mark
 }
 
 func (m *mapping) statusNote() string {
@@ -286,30 +288,26 @@ func sizeOf(media string, body []byte) string {
 
 // fail is a failed tool with one text item.
 func (m *mapping) fail(text string) Result {
-	return Result{Content: array(m.textItem([]byte(text))), IsError: true}
+	return Result{Content: m.textContent([]byte(text)), IsError: true}
 }
 
-func (m *mapping) success(item []byte) Result { return Result{Content: array(item)} }
+// success is a tool that answered with text.
+func (m *mapping) success(text []byte) Result { return Result{Content: m.textContent(text)} }
 
-func array(item []byte) json.RawMessage {
-	content := make([]byte, 0, len(item)+2)
-	content = append(content, '[')
-	content = append(content, item...)
-	return append(content, ']')
+// textContent is content of one text item. A text may have megabytes: it is
+// copied into the content and nowhere else.
+func (m *mapping) textContent(text []byte) json.RawMessage {
+	content := make([]byte, 0, len(text)+len(text)/8+64)
+	content = append(content, `[{"type":"text","text":`...)
+	content = jsonwire.AppendString(content, text)
+	return m.closeContent(content)
 }
 
-func (m *mapping) textItem(text []byte) []byte {
-	item := make([]byte, 0, len(text)+len(text)/8+64)
-	item = append(item, `{"type":"text","text":`...)
-	item = jsonwire.AppendString(item, string(text))
-	return m.closeItem(item)
-}
-
-// closeItem ends the first content item with the time the service took.
-func (m *mapping) closeItem(item []byte) []byte {
-	item = append(item, `,"_meta":{"searchTime":`...)
-	item = strconv.AppendInt(item, m.answer.Elapsed.Milliseconds(), 10)
-	return append(item, `}}`...)
+// closeContent ends content of one item with the time the service took.
+func (m *mapping) closeContent(content []byte) json.RawMessage {
+	content = append(content, `,"_meta":{"searchTime":`...)
+	content = strconv.AppendInt(content, m.answer.Elapsed.Milliseconds(), 10)
+	return append(content, `}}]`...)
 }
 
 // upstreamMeta says which service answered and with what HTTP status; no status

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,8 @@ func TestJSONAnswers(t *testing.T) {
 		{"application/json", `1.50e3`, `1.50e3`},
 		{"application/json", `"caf\u00e9 <b>\n"`, `"caf\u00e9 <b>\n"`},
 		{"application/json", `"\ud800"`, "\"\uFFFD\""},
+		{"application/json", "\"\xff\"", "\"\uFFFD\""},
+		{"application/json", `"\ufffd \\ud800 \ud83d\ude00"`, `"\ufffd \\ud800 \ud83d\ude00"`}, // replaced by the service itself
 		{"application/json", `null`, `null`},
 		{"application/json", bom + "true\n", `true`},
 		// Without a Content-Type it is JSON when it can be read as JSON.
@@ -439,6 +442,30 @@ func TestResultMeta(t *testing.T) {
 		want := []jsonwire.Member{{Name: "tollgate/upstream", Value: []byte(tt.want)}}
 		if diff := cmp.Diff(want, toMap(tt.answer).Meta); diff != "" {
 			t.Errorf("meta (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// A big answer is copied when white space is dropped from JSON and when it is
+// quoted, not more often.
+func TestBigAnswersAreNotCopiedNeedlessly(t *testing.T) {
+	const size = 8 << 20
+	text := strings.Repeat("a", size)
+	for contentType, tt := range map[string]struct {
+		body   string
+		copies float64
+	}{
+		"application/json": {`["` + text + `"]`, 2},
+		"text/plain":       {text, 1},
+		"image/png":        {text, 4. / 3},
+	} {
+		answer := answered(contentType, tt.body)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		toMap(answer)
+		runtime.ReadMemStats(&after)
+		if copies := float64(after.TotalAlloc-before.TotalAlloc) / size; copies > tt.copies+0.5 {
+			t.Errorf("%s: memory for %.1f copies was taken, want about %.1f", contentType, copies, tt.copies)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -17,7 +16,7 @@ import (
 func (m *mapping) rich() Result {
 	text := toUTF8(m.answer.Body, m.charset)
 	if err := jsonwire.Check(text, richLimits); err != nil {
-		return m.badRich(breachOf(err))
+		return m.badRich(schema.BreachOf(err))
 	}
 	if breach := checkObject("", text, resultFields); breach != nil {
 		return m.badRich(*breach)
@@ -54,11 +53,8 @@ func (m *mapping) rich() Result {
 var richLimits = jsonwire.Limits{Depth: maxAnswerDepth, InvalidUTF8: true}
 
 func (m *mapping) badRich(breach schema.Breach) Result {
-	if breach.Pointer == "" {
-		breach.Pointer = "(root)"
-	}
 	return m.fail("HTTP " + strconv.Itoa(m.answer.Status) + m.retryNote() +
-		": the Tool Service's tool result does not follow the MCP schema: " + breach.Pointer + ": " + breach.Text)
+		": the Tool Service's tool result does not follow the MCP schema: " + breach.String())
 }
 
 // richContent rewrites checked content. Clients want one item at least: when
@@ -66,7 +62,7 @@ func (m *mapping) badRich(breach schema.Breach) Result {
 func (m *mapping) richContent(content, structured []byte) []byte {
 	items, _ := jsonwire.Elements(content)
 	if len(items) == 0 {
-		return array(m.textItem(structured))
+		return m.textContent(structured)
 	}
 	dst := append(make([]byte, 0, len(content)+64), '[')
 	for i, item := range items {
@@ -160,12 +156,4 @@ func appendMembers(dst []byte, members []jsonwire.Member) []byte {
 		dst = append(dst, member.Value...)
 	}
 	return append(dst, '}')
-}
-
-// breachOf turns what jsonwire.Check found into a breach.
-func breachOf(err error) schema.Breach {
-	if e, ok := errors.AsType[*jsonwire.Error](err); ok {
-		return schema.Breach{Pointer: e.Pointer, Text: e.Text}
-	}
-	return schema.Breach{Text: err.Error()}
 }

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Key is one configuration key.
-type Key struct {
+// keyDoc is one configuration key as docs/configuration.md has to list it.
+type keyDoc struct {
 	Path    string // dotted; * stands for a name of the user's choice, [] for a list entry
 	Default string // as it would be written in YAML
 }
 
-// Keys lists every configuration key in the order of the structs.
-func Keys() []Key {
+// allKeys lists every configuration key in the order of the structs.
+func allKeys() []keyDoc {
 	return keysOf(reflect.ValueOf(*Default()), "")
 }
 
-func keysOf(v reflect.Value, prefix string) []Key {
-	var keys []Key
+func keysOf(v reflect.Value, prefix string) []keyDoc {
+	var keys []keyDoc
 	for i := range v.NumField() {
 		name, inline := fieldKey(v.Type().Field(i))
 		field, path := v.Field(i), join(prefix, name)
@@ -36,7 +36,7 @@ func keysOf(v reflect.Value, prefix string) []Key {
 			}
 			keys = append(keys, keysOf(entry.Elem(), path+".*[]")...)
 		default:
-			keys = append(keys, Key{Path: path, Default: written(field)})
+			keys = append(keys, keyDoc{Path: path, Default: written(field)})
 		}
 	}
 	return keys
