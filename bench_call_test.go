@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -192,29 +193,33 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// compare measures a load in rounds between rounds of two others, so that
-// whatever else the machine does meets all three.
+// compare measures a load in short rounds that take turns with rounds of two
+// others, so that whatever else the machine does meets all three.
 func compare(b *testing.B, ratios bool, target, plain, direct *load) {
-	const round = 1000
-	for _, l := range []*load{target, plain, direct} {
-		l.run(b, 2*len(l.conns)) // connections of the gateway's own, caches
-	}
+	const round = 250
 	var targetUse, plainUse, directUse usage
+	turns := []struct {
+		*load
+		used *usage
+	}{{plain, &plainUse}, {direct, &directUse}, {target, &targetUse}}
+	for _, turn := range turns {
+		turn.run(b, 2*len(turn.conns)) // opens the gateway's own connections
+	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	for left := b.N; left > 0; left -= round {
-		calls := min(left, round)
-		b.StopTimer()
-		plainUse.add(measure(func() { plain.run(b, calls) }))
-		directUse.add(measure(func() { direct.run(b, calls) }))
-		targetUse.add(measure(func() {
-			b.StartTimer()
-			target.run(b, calls)
-			b.StopTimer()
-		}))
-		b.StartTimer()
-	}
 	b.StopTimer()
+	for n := 0; n*round < b.N; n++ {
+		calls := min(b.N-n*round, round)
+		for i := range turns {
+			turn := turns[(i+n)%len(turns)]
+			runtime.GC() // of what the others left, at nobody's expense
+			if turn.load == target {
+				b.StartTimer()
+			}
+			turn.used.measure(func() { turn.run(b, calls) })
+			b.StopTimer()
+		}
+	}
 	if targetUse.cpu > 0 {
 		b.ReportMetric(float64(targetUse.cpu.Microseconds())/float64(b.N), "cpu-µs/op")
 	}

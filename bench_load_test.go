@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,7 +40,7 @@ func newLoad(b *testing.B, addr string, n int, request []byte, want string) *loa
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { conn.Close() })
-		l.conns = append(l.conns, &loadConn{Conn: conn, in: bufio.NewReaderSize(conn, 64<<10)})
+		l.conns = append(l.conns, &loadConn{Conn: conn, in: bufio.NewReader(conn)})
 	}
 	return l
 }
@@ -106,16 +105,10 @@ type usage struct {
 	wall, cpu time.Duration
 }
 
-// measure runs f on a heap without garbage of what ran before, which would be
-// collected at f's expense.
-func measure(f func()) usage {
-	runtime.GC()
+// measure adds what f takes.
+func (u *usage) measure(f func()) {
 	cpu, start := cpuTime(), time.Now()
 	f()
-	return usage{wall: time.Since(start), cpu: cpuTime() - cpu}
-}
-
-func (u *usage) add(other usage) {
-	u.wall += other.wall
-	u.cpu += other.cpu
+	u.wall += time.Since(start)
+	u.cpu += cpuTime() - cpu
 }

@@ -105,7 +105,7 @@ func serveWire(tb testing.TB, answer func(*wireMessage) []byte) (addr string) {
 			mu.Unlock()
 			served.Go(func() {
 				defer conn.Close()
-				in := bufio.NewReaderSize(conn, 64<<10)
+				in := bufio.NewReader(conn)
 				var m wireMessage
 				for m.read(in) == nil {
 					if _, err := conn.Write(answer(&m)); err != nil {
