@@ -168,8 +168,8 @@ func (s *server) accept() error {
 	return s.http.Serve(s.listener)
 }
 
-// handle counts requests, limits the time their bodies may take, and says when a
-// connection ends with an answer.
+// handle counts requests, limits the time that bodies and answers may take, and
+// says when a connection ends with an answer.
 func (s *server) handle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.inFlight.Add(1)
@@ -178,47 +178,10 @@ func (s *server) handle(next http.Handler) http.Handler {
 		if b != nil {
 			defer b.abandon()
 		}
-		cw := &closeWriter{w, s, b}
-		next.ServeHTTP(cw, r)
-		cw.mark() // a handler may leave everything to the server
+		rw := &responseWriter{w, s, b}
+		next.ServeHTTP(rw, r)
+		rw.mark() // a handler may leave everything to the server
 	})
-}
-
-// closeWriter says "Connection: close" on answers that begin during the drain, so
-// that clients open their next connection elsewhere, and on those that begin
-// before the request's body has been read, whatever the handler says.
-type closeWriter struct {
-	http.ResponseWriter
-	s    *server
-	body *body // nil: there is none
-}
-
-// WriteHeader begins the answer.
-func (w *closeWriter) WriteHeader(status int) {
-	w.mark()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write begins the answer if that has not been done, and writes to its body.
-func (w *closeWriter) Write(p []byte) (int, error) {
-	w.mark()
-	return w.ResponseWriter.Write(p)
-}
-
-// Flush sends what has been written.
-func (w *closeWriter) Flush() {
-	w.mark()
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write reports a broken connection
-}
-
-// Unwrap lets an http.ResponseController find the connection.
-func (w *closeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// mark has no effect once the header is written.
-func (w *closeWriter) mark() {
-	if w.s.draining.Load() || w.body != nil && w.body.closes() {
-		w.Header().Set("Connection", "close")
-	}
 }
 
 // leave is the drain. Its first line is the moment from which the gateway is not
