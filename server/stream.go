@@ -176,5 +176,15 @@ func (s *streamWriter) write(event []byte) error {
 	if _, err := s.w.Write(event); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	if err := s.control.Flush(); err != nil {
+		return err
+	}
+	// Over HTTP/2 a deadline that passes ends the stream, whether it is written to
+	// or not: a quiet stream must have none.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.IsZero() {
+		_ = s.control.SetWriteDeadline(time.Time{})
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -322,4 +323,57 @@ func TestOverfullQueueDropsTheReaderAtOnce(t *testing.T) {
 	if _, err := w.Write([]byte("late")); err == nil {
 		t.Error("a write after the end was taken")
 	}
+}
+
+// An http2Writer ends like a stream of HTTP/2: once its deadline has passed,
+// whether or not anything was being written.
+type http2Writer struct {
+	http.ResponseWriter
+	mu       sync.Mutex
+	deadline time.Time
+	comments int
+}
+
+func (w *http2Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.deadline.IsZero() && time.Now().After(w.deadline) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	if bytes.Equal(p, keepAlive) {
+		w.comments++
+	}
+	return len(p), nil
+}
+
+func (w *http2Writer) SetWriteDeadline(d time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.deadline.IsZero() && time.Now().After(w.deadline) {
+		return os.ErrDeadlineExceeded // the stream is gone
+	}
+	w.deadline = d
+	return nil
+}
+
+func (w *http2Writer) Flush() {}
+
+func TestQuietStreamsOverHTTP2AreKeptAlive(t *testing.T) {
+	g := newGateway(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		client := &http2Writer{ResponseWriter: newRecorder()}
+		w := g.newStreamWriter(client, cancel)
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		if _, err := w.Write([]byte("data: x\n\n")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.close()
+		if ctx.Err() != nil || client.comments < 3 {
+			t.Errorf("%d comments in a quiet minute, and %v", client.comments, ctx.Err())
+		}
+	})
 }
