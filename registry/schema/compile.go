@@ -139,7 +139,7 @@ func (c *compilation) checkUsable(s *Schema) {
 // at its first fault; so that more are found, what is faulty is taken out of the
 // document and the rest is tried again.
 func (c *compilation) link() (*jsonschema.Compiler, *jsonschema.Schema) {
-	engine := &patterns{known: map[string]*pattern{}}
+	engine := newPatterns()
 	for c.passes < maxPasses {
 		c.passes++
 		compiler := jsonschema.NewCompiler()

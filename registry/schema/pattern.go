@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dlclark/regexp2/v2"
@@ -20,12 +21,12 @@ const (
 	maxSteps    = 10_000
 	maxAllSteps = 50_000
 	// maxSlow bounds the bytes of a pattern for an engine with a time bound,
-	// maxAllSlow those of all of a schema's together, and maxSlowNesting their
-	// groups within groups. The time bound is for matching only: compiling takes
+	// maxAllSlow those of all of a schema's together, and maxSlowGroups the groups
+	// of one, which may nest. The time bound is for matching only: compiling takes
 	// up to a millisecond for two bytes, and far more where groups nest.
-	maxSlow        = 1 << 10
-	maxAllSlow     = 2 << 10
-	maxSlowNesting = 20
+	maxSlow       = 1 << 10
+	maxAllSlow    = 2 << 10
+	maxSlowGroups = 30
 	// matchTime bounds one match of a pattern that RE2 cannot run in linear
 	// time. The engine looks at its clock every 100 ms, so that a match may take
 	// a little longer.
@@ -79,31 +80,28 @@ func (p *pattern) match(s string) (bool, error) {
 type patterns struct {
 	known map[string]*pattern
 	steps int // of all RE2 programs
-	slow  int // bytes of all patterns that RE2 cannot run
+	slow  int // bytes of all patterns tried on the other engines
 }
+
+func newPatterns() *patterns { return &patterns{known: map[string]*pattern{}} }
 
 func (ps *patterns) compile(source string) (jsonschema.Regexp, error) {
 	if p, ok := ps.known[source]; ok {
 		return p, nil
 	}
-	p, err := compilePattern(source, maxAllSteps-ps.steps, maxAllSlow-ps.slow)
+	p, err := ps.find(source)
 	if err != nil {
 		return nil, err
-	}
-	ps.steps += p.steps
-	if p.slow != nil {
-		ps.slow += len(source)
 	}
 	ps.known[source] = p
 	return p, nil
 }
 
-// compilePattern finds the engine for a pattern: RE2, else an ECMA-262 engine,
+// find finds the engine for a pattern: RE2, else an ECMA-262 engine,
 // else a .NET engine, which knows most of Java's and Python's syntax too. What
 // none of them can run is skipped when it looks like these languages' own, and
-// an error when not. steps is how large an RE2 program may be, slow how long a
-// pattern for the others; a longer one is skipped.
-func compilePattern(source string, steps, slow int) (*pattern, error) {
+// an error when not. What is too dear for the engine it needs is skipped, too.
+func (ps *patterns) find(source string) (*pattern, error) {
 	if len(source) > maxPattern {
 		return nil, errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " bytes")
 	}
@@ -111,13 +109,15 @@ func compilePattern(source string, steps, slow int) (*pattern, error) {
 	if d.skipped != "" {
 		return &pattern{source: source, skipped: d.skipped}, nil
 	}
-	p, err := compileRE2(source, d, min(steps, maxSteps))
+	p, err := compileRE2(source, d, min(maxAllSteps-ps.steps, maxSteps))
 	if err == nil {
+		ps.steps += p.steps
 		return p, nil
 	}
-	if len(source) > min(slow, maxSlow) || nesting(source) > maxSlowNesting {
-		return &pattern{source: source, skipped: "too long or nested too deeply for the engine that it needs (" + reason(err) + ")"}, nil
+	if len(source) > min(maxAllSlow-ps.slow, maxSlow) || strings.Count(source, "(") > maxSlowGroups {
+		return &pattern{source: source, skipped: "too long, or of too many groups, for the engine that it needs (" + reason(err) + ")"}, nil
 	}
+	ps.slow += len(source)
 	for _, options := range d.backtrackers() {
 		if re, err := regexp2.Compile(source, options); err == nil {
 			re.MatchTimeout = matchTime
@@ -128,24 +128,6 @@ func compilePattern(source string, steps, slow int) (*pattern, error) {
 		return &pattern{source: source, skipped: reason(err)}, nil
 	}
 	return nil, errors.New(reason(err))
-}
-
-// nesting is how deep the groups of a pattern nest, at most: brackets in a
-// character class count as well.
-func nesting(pattern string) (deepest int) {
-	depth := 0
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '\\':
-			i++
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-		deepest = max(deepest, depth)
-	}
-	return deepest
 }
 
 // foreign finds what only other languages know: properties, possessive

@@ -81,7 +81,7 @@ func TestPatterns(t *testing.T) {
 		{`^(?P<q>['"]).*(?P=q)$`, "skipped", []string{"'a'"}, nil},
 	}
 	for _, tt := range tests {
-		p, err := compilePattern(tt.pattern, maxAllSteps, maxAllSlow)
+		p, err := newPatterns().find(tt.pattern)
 		if err != nil {
 			t.Errorf("%s: %v", tt.pattern, err)
 			continue
@@ -107,7 +107,7 @@ func TestBrokenPatterns(t *testing.T) {
 		`(`, `)`, `a(b`, `[a`, `*a`, `a**`, `[z-a]`, `a{2,1}`, `\`, `(?:`, `(?=a`, `\1(`,
 		strings.Repeat("a", maxPattern+1),
 	} {
-		if p, err := compilePattern(pattern, maxAllSteps, maxAllSlow); err == nil {
+		if p, err := newPatterns().find(pattern); err == nil {
 			t.Errorf("%.50s is accepted, on %s", pattern, engine(p))
 		} else if len(err.Error()) > 100 || strings.Contains(err.Error(), "regexp") {
 			t.Errorf("%.50s: %v: want a short reason", pattern, err)
@@ -116,7 +116,7 @@ func TestBrokenPatterns(t *testing.T) {
 }
 
 func TestManyLargePatternsShareABound(t *testing.T) {
-	engine := patterns{known: map[string]*pattern{}}
+	engine := newPatterns()
 	for i := range 100 {
 		if _, err := engine.compile(strings.Repeat("a", i+1) + `.{900}`); err != nil {
 			t.Fatal(err)
@@ -135,19 +135,33 @@ func TestDearPatternsAreSkipped(t *testing.T) {
 		"deeply nested":      `(?=x)` + strings.Repeat("(", 900) + "a" + strings.Repeat(")*", 900),
 		"wide classes":       `(?i)(?=x)` + strings.Repeat("[^\u0000-\uffff]", 500),
 		"unbalanced, nested": `(?=x)` + strings.Repeat("(", 900),
+		"closed in a class":  `(?=x)[` + strings.Repeat(")", 40) + `]` + strings.Repeat("(", 40) + "a" + strings.Repeat(")*", 40),
 	} {
-		p, err := compilePattern(pattern, maxAllSteps, maxAllSlow)
+		p, err := newPatterns().find(pattern)
 		if err != nil || p.skipped == "" {
 			t.Errorf("%s: engine %s, %v: want it skipped", name, engine(p), err)
 		}
 	}
-	if p, err := compilePattern(`^(?=\((a|[(((]))`+strings.Repeat("(a)", 40), maxAllSteps, maxAllSlow); err != nil || p.slow == nil {
-		t.Errorf("forty groups side by side: %v", err)
+	if p, err := newPatterns().find(`^(?=\((a|[(((]))` + strings.Repeat("(a)", 24)); err != nil || p.slow == nil {
+		t.Errorf("groups side by side: %v", err)
+	}
+}
+
+// A pattern that every engine refuses has been tried all the same.
+func TestRefusedPatternsCountAsTried(t *testing.T) {
+	compiler := newPatterns()
+	for i := range 100 {
+		if _, err := compiler.compile(strings.Repeat("a", i+1) + `(?=a)(?R)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if compiler.slow < maxAllSlow/2 || compiler.slow > maxAllSlow {
+		t.Errorf("%d bytes tried on engines with a time bound, want nearly %d", compiler.slow, maxAllSlow)
 	}
 }
 
 func TestManySlowPatternsShareABound(t *testing.T) {
-	compiler := patterns{known: map[string]*pattern{}}
+	compiler := newPatterns()
 	skipped := 0
 	for i := range 100 {
 		if _, err := compiler.compile(strings.Repeat("a", i+1) + `(?=.{900})`); err != nil {
@@ -171,7 +185,7 @@ const (
 )
 
 func TestPatternTimeBound(t *testing.T) {
-	p, err := compilePattern(catastrophic, maxAllSteps, maxAllSlow)
+	p, err := newPatterns().find(catastrophic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +232,7 @@ func TestPatternsShareATimeBound(t *testing.T) {
 
 // A match is timed once and counted as often as the validator will repeat it.
 func TestRepeatedMatchesAreCountedTogether(t *testing.T) {
-	p, err := compilePattern("(?=a).{20}c", maxAllSteps, maxAllSlow)
+	p, err := newPatterns().find("(?=a).{20}c")
 	if err != nil {
 		t.Fatal(err)
 	}
