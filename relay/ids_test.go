@@ -24,7 +24,9 @@ func TestIdsThatCannotComeBackAreRefusedHere(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{`9007199254740991`, `-9007199254740991`, `0`, `""`, `"1.5"`, `"\ud83d\ude00"`, `"\ufffd"`} {
+	for _, id := range []string{`9007199254740991`, `-9007199254740991`, `0`, `""`, `"1.5"`, `"\ud83d\ude00"`, `"\ufffd"`,
+		"\"\ufffd \\ud83d\\ude00\"", "\"\ufffd\\\\ud83d\"",
+	} {
 		h.send(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
 		if got, want := h.recv(), `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
