@@ -149,7 +149,7 @@ func (r *relay) take(ctx context.Context, m *message) {
 		return
 	}
 	slots := r.slots
-	if m.method == "notifications/cancelled" {
+	if m.method == "notifications/cancelled" && !m.answer { // with an id it is a request, which the gateway answers
 		x := r.abort(m)
 		if x == nil || x.m.version != "" {
 			// Over HTTP, 2026-07-28 cancels by closing the connection, which has been
