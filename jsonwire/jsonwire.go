@@ -9,8 +9,7 @@
 //
 // The order of use: [TrimBOM], then [Check] once at the border. Everything
 // after that ([Object], [Elements], [Get], [KindOf], [Text], [HasLoneSurrogate],
-// [AppendCompact])
-// trusts the text and does not look for faults again; on text that was never
+// [IDFault], [AppendCompact]) trusts the text and does not look for faults again; on text that was never
 // checked the results are unspecified, but nothing panics or loops.
 //
 // All functions are pure and safe for concurrent use.

@@ -70,7 +70,7 @@ func TestANotificationTooManyIsDropped(t *testing.T) {
 	if len(others) > 0 {
 		t.Error("a dropped notification reached the gateway")
 	}
-	if log := h.log.String(); strings.Count(log, "a message is dropped") != 2 || !strings.Contains(log, "method=notifications/progress") {
+	if log := h.log.String(); strings.Count(log, "a message is dropped") != 2 || !strings.Contains(log, "method=notifications/progress") || !strings.Contains(log, "too many requests under way") {
 		t.Errorf("the log does not tell what was dropped: %s", log)
 	}
 }
@@ -156,7 +156,21 @@ func TestRefusalsThatAreNotReadDoNotStopCancellation(t *testing.T) {
 	if err != nil || len(rest) < maxRefusals || len(rest) > more {
 		t.Errorf("ended with %v and wrote %d refusals", err, len(rest))
 	}
-	if !strings.Contains(h.log.String(), "refusals are not read") {
-		t.Error("the log does not tell that refusals were dropped")
+	if log := h.log.String(); !strings.Contains(log, "refusals are not read") || !strings.Contains(log, "too many requests under way") {
+		t.Errorf("the log does not tell that refusals were dropped, and what they said: %.500s", log)
+	}
+}
+
+// TestTheLogTellsWhatADroppedRefusalSaid: there are several causes.
+func TestTheLogTellsWhatADroppedRefusalSaid(t *testing.T) {
+	h := start(t, func(http.ResponseWriter, *http.Request) { t.Error("a message reached the gateway") }, nil)
+	for range maxRefusals + 10 {
+		h.send(`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`)
+	}
+	if _, err := h.finish(); err != nil {
+		t.Error(err)
+	}
+	if log := h.log.String(); !strings.Contains(log, "refusals are not read") || !strings.Contains(log, "id must be a string or an integer") {
+		t.Errorf("the log does not tell why requests were refused: %.500s", log)
 	}
 }

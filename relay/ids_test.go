@@ -24,13 +24,49 @@ func TestIdsThatCannotComeBackAreRefusedHere(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{`9007199254740991`, `-9007199254740991`, `0`, `""`, `"1.5"`, `"\ud83d\ude00"`, `"\ufffd"`} {
+	for _, id := range []string{`9007199254740991`, `-9007199254740991`, `0`, `""`, `"1.5"`, `"\ud83d\ude00"`, `"\ufffd"`,
+		"\"\ufffd \\ud83d\\ude00\"", "\"\ufffd\\\\ud83d\"",
+	} {
 		h.send(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
 		if got, want := h.recv(), `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	h.finishCleanly()
+}
+
+// TestARequestNamedLikeTheCancellationIsAnswered: it has an id, so it cancels
+// nothing, and the client waits for what the gateway says to it.
+func TestARequestNamedLikeTheCancellationIsAnswered(t *testing.T) {
+	for era, params := range map[string]string{"2026-07-28": modern(`"requestId":"a"`), "legacy": `{"requestId":"a"}`} {
+		t.Run(era, func(t *testing.T) {
+			arrived, leave := make(chan struct{}), make(chan struct{})
+			h := start(t, func(w http.ResponseWriter, r *http.Request) {
+				got := receive(t, r)
+				if got.method == "ping" {
+					close(arrived)
+					select {
+					case <-leave:
+					case <-r.Context().Done(): // the test has failed
+					}
+				}
+				writeJSON(w, 200, `{"jsonrpc":"2.0","id":%s,"result":{}}`, got.id)
+			}, nil)
+			h.send(`{"jsonrpc":"2.0","id":"a","method":"ping","params":%s}`, params)
+			<-arrived
+			for _, id := range []string{`"b"`, `1`} {
+				h.send(`{"jsonrpc":"2.0","id":%s,"method":"notifications/cancelled","params":%s}`, id, params)
+				if got, want := h.recv(), `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`; got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			}
+			close(leave)
+			if got := h.recv(); got != `{"jsonrpc":"2.0","id":"a","result":{}}` {
+				t.Errorf("got %s, want the answer to a", got)
+			}
+			h.finishCleanly()
+		})
+	}
 }
 
 func TestAnIdInUseIsRefused(t *testing.T) {

@@ -1,11 +1,8 @@
 package relay
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"tollgate/jsonwire"
 )
@@ -92,19 +89,7 @@ func idFault(frame, id []byte) string {
 			return `member "id" is there twice`
 		}
 	}
-	switch jsonwire.KindOf(id) {
-	case jsonwire.KindString:
-		if s, _ := jsonwire.Text(id); strings.ContainsRune(s, '\uFFFD') && bytes.Contains(bytes.ToLower(id), []byte(`\ud`)) {
-			return "id must be valid Unicode: it has an unpaired surrogate escape"
-		}
-		return ""
-	case jsonwire.KindNumber:
-		n, err := strconv.ParseInt(string(id), 10, 64)
-		if err == nil && n >= -maxSafeInteger && n <= maxSafeInteger && string(id) != "-0" {
-			return ""
-		}
-	}
-	return "id must be a string or an integer within ±(2^53-1), written without fraction and exponent"
+	return jsonwire.IDFault(id)
 }
 
 // text returns a string member of an object, or "".

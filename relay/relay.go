@@ -141,15 +141,14 @@ func (r *relay) read(ctx context.Context, frames chan<- input) {
 // may be a cancellation, or the end of input.
 func (r *relay) take(ctx context.Context, m *message) {
 	if m.fault == "" && r.inUse(m.key) {
-		m.fault = "the id is in use by a call in flight"
+		m.id, m.fault = nil, "the id is in use by a call in flight"
 	}
 	if m.fault != "" {
-		f := failure{code: codeInvalidRequest, reason: "invalid_request", text: m.fault}
-		r.turnAway(m, f.frame(nil))
+		r.turnAway(m, &failure{code: codeInvalidRequest, reason: "invalid_request", text: m.fault})
 		return
 	}
 	slots := r.slots
-	if m.method == "notifications/cancelled" {
+	if m.method == "notifications/cancelled" && !m.answer { // with an id it is a request, which the gateway answers
 		x := r.abort(m)
 		if x == nil || x.m.version != "" {
 			// Over HTTP, 2026-07-28 cancels by closing the connection, which has been
@@ -161,8 +160,7 @@ func (r *relay) take(ctx context.Context, m *message) {
 	select {
 	case slots <- struct{}{}:
 	default:
-		f := failure{reason: "too_many_requests", text: fmt.Sprintf("too many requests under way (%d): wait for one to end", maxExchanges)}
-		r.turnAway(m, f.frame(m.id))
+		r.turnAway(m, &failure{reason: "too_many_requests", text: fmt.Sprintf("too many requests under way (%d): wait for one to end", maxExchanges)})
 		return
 	}
 	x := &exchange{r: r, m: m, slot: slots}
@@ -195,23 +193,23 @@ func (r *relay) take(ctx context.Context, m *message) {
 }
 
 // turnAway refuses a message that goes no further: one that awaits an answer with
-// an error, any other with a line in the log.
-func (r *relay) turnAway(m *message, refusal []byte) {
+// the error f, any other with a line in the log.
+func (r *relay) turnAway(m *message, f *failure) {
 	if !m.answer {
-		r.log.Warn("too many requests are under way; a message is dropped", "method", m.method)
+		r.log.Warn("a message is dropped", "method", m.method, "reason", f.text)
 		return
 	}
 	select {
 	case r.refusals <- struct{}{}:
 	default: // the client does not read, and memory is finite
-		r.log.Warn("requests are refused, and the refusals are not read; one is dropped", "method", m.method)
+		r.log.Warn("requests are refused, and the refusals are not read; one is dropped", "method", m.method, "reason", f.text)
 		return
 	}
 	r.exchanges.Go(func() {
 		defer func() { <-r.refusals }()
 		r.writing.Lock()
 		defer r.writing.Unlock()
-		r.write(refusal)
+		r.write(f.frame(m.id))
 	})
 }
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	"tollgate/jsonwire"
@@ -124,15 +123,15 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 			hasResult = true
 		}
 	}
-	idErr := checkID(id)
-	if idErr == nil && ids == 1 {
+	idFault := jsonwire.IDFault(id)
+	if idFault == "" && ids == 1 {
 		m.id = id
 	}
 	switch {
 	case err != nil:
 		return err
-	case id != nil && idErr != nil:
-		return idErr
+	case id != nil && idFault != "":
+		return fail(invalidRequest, "%s", idFault)
 	case version != "2.0":
 		return fail(invalidRequest, `member "jsonrpc" must be "2.0"`)
 	case hasResult && !hasMethod:
@@ -201,27 +200,6 @@ func unique(object string, members []jsonwire.Member, names ...string) error {
 		}
 	}
 	return nil
-}
-
-// maxSafeInteger is the largest integer every JSON reader holds exactly.
-const maxSafeInteger = 1<<53 - 1
-
-// checkID accepts what comes back exactly as it was sent: a string, or an
-// integer that survives a float64.
-func checkID(raw []byte) error {
-	switch jsonwire.KindOf(raw) {
-	case jsonwire.KindString:
-		if jsonwire.HasLoneSurrogate(raw) {
-			return fail(invalidRequest, "id must be valid Unicode: it has an unpaired surrogate escape")
-		}
-		return nil
-	case jsonwire.KindNumber:
-		n, err := strconv.ParseInt(string(raw), 10, 64)
-		if err == nil && n >= -maxSafeInteger && n <= maxSafeInteger && string(raw) != "-0" {
-			return nil
-		}
-	}
-	return fail(invalidRequest, "id must be a string or an integer within ±(2^53-1), written without fraction and exponent")
 }
 
 // clip bounds a client's text where a message to the client quotes it.

@@ -236,7 +236,7 @@ func (c *session) begin(m *message) (id jsonrpc.ID, ok bool) {
 // cancel notes that the client gave a call up, and lets the SDK cancel it.
 func (c *session) cancel(m *message) *jsonrpc.Request {
 	raw := m.param("requestId")
-	if checkID(raw) != nil {
+	if jsonwire.IDFault(raw) != "" {
 		return nil
 	}
 	c.mu.Lock()
@@ -249,7 +249,7 @@ func (c *session) cancel(m *message) *jsonrpc.Request {
 	return &jsonrpc.Request{Method: noteCancelled, Params: m.sdkParams(true)}
 }
 
-// sdkID is a checked id as the SDK keeps it: exact, because checkID lets nothing
+// sdkID is a checked id as the SDK keeps it: exact, because jsonwire.IDFault lets nothing
 // else pass.
 func sdkID(raw []byte) jsonrpc.ID {
 	var value any

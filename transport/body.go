@@ -27,7 +27,7 @@ const (
 type bodySet struct {
 	mu     sync.Mutex
 	open   map[*body]struct{}
-	ending bool // bodies get bodyChance only
+	ending bool // bodies get bodyChance at most
 }
 
 func newBodySet() *bodySet { return &bodySet{open: map[*body]struct{}{}} }
@@ -64,7 +64,7 @@ func (s *bodySet) remove(b *body) {
 	delete(s.open, b)
 }
 
-// hurry gives bodyChance to the bodies that are under way and to all later ones.
+// hurry gives bodyChance at most to the bodies that are under way and to all later ones.
 func (s *bodySet) hurry() {
 	s.mu.Lock()
 	s.ending = true
@@ -88,8 +88,9 @@ type body struct {
 	w     http.ResponseWriter // net/http's own
 	http1 bool                // the connection is the request's alone
 
-	mu     sync.Mutex
-	unread bool // the end has not been read, and the handler has not returned
+	mu       sync.Mutex
+	unread   bool      // the end has not been read, and the handler has not returned
+	deadline time.Time // what limit has set; zero before that
 }
 
 // Read reads from the body.
@@ -101,13 +102,17 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limit sets the time left for the body, unless it has been read.
+// limit bounds the time left for the body, unless it has been read. It never
+// extends an earlier limit.
 func (b *body) limit(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.unread {
-		b.setDeadline(time.Now().Add(d))
+	deadline := time.Now().Add(d)
+	if !b.unread || !b.deadline.IsZero() && b.deadline.Before(deadline) {
+		return
 	}
+	b.deadline = deadline
+	b.setDeadline(deadline)
 }
 
 // end sets the last deadline of a body that has none yet.

@@ -208,14 +208,16 @@ func TestClientThatLeavesIsNoticedAfterTheBody(t *testing.T) {
 func TestWithheldBodyDoesNotHoldTheDrain(t *testing.T) {
 	tests := map[string]struct {
 		handler http.HandlerFunc
-		before  bool // the request comes before the drain
+		before  bool          // the request comes before the drain
+		age     time.Duration // and this much before it
 		status  int
 		left    time.Duration // when all is over; interrupts have no delay
 	}{
-		"read, before":    {readWhole, true, 408, bodyChance + lingerTime},
-		"read, after":     {readWhole, false, 408, bodyChance + lingerTime},
-		"refused, before": {refuseUnread, true, 404, lingerTime},
-		"refused, after":  {refuseUnread, false, 404, lingerTime},
+		"read, before":      {readWhole, true, 0, 408, bodyChance + lingerTime},
+		"read, nearly late": {readWhole, true, 28 * time.Second, 408, bodyTimeLimit - 28*time.Second + lingerTime},
+		"read, after":       {readWhole, false, 0, 408, bodyChance + lingerTime},
+		"refused, before":   {refuseUnread, true, 0, 404, lingerTime},
+		"refused, after":    {refuseUnread, false, 0, 404, lingerTime},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -238,6 +240,7 @@ func TestWithheldBodyDoesNotHoldTheDrain(t *testing.T) {
 					send()
 				}
 				synctest.Wait()
+				time.Sleep(tt.age)
 				b.signal(os.Interrupt)
 				if !tt.before {
 					synctest.Wait()

@@ -73,7 +73,8 @@ type ServeOptions struct {
 //
 // A body has 30 s to arrive, from the end of the header on; then reading it ends
 // with a time-out. An answer given before the body has been read ends the
-// connection (over HTTP/1).
+// connection (over HTTP/1). A client has 30 s for each 64 KiB of an answer, event
+// streams excepted: one that stops reading loses the connection.
 //
 // It returns nil when every call was answered, an error that wraps ErrCut when
 // some were not, and another error when it could not open the listener or the
