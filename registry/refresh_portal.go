@@ -55,8 +55,7 @@ func (r *Registry) checkPortal(ctx context.Context) {
 		return
 	}
 	if failure != nil {
-		accepted := r.index.Load() != nil // before that no route has a list
-		r.failed(&r.portal.origin, failure, accepted)
+		r.failed(&r.portal.origin, failure)
 	} else {
 		r.portalAnswered(answer)
 	}

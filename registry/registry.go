@@ -135,6 +135,7 @@ func New(o Options) (*Registry, error) {
 		r.portal = &portal{}
 		r.portal.who = slog.String("origin", "portal")
 		r.portal.check = r.checkPortal
+		r.portal.allLoaded = func() bool { return r.index.Load() != nil } // before that no route has a list
 	}
 	if err := errors.Join(o.Config.Validate(), o.checkOrigins(), r.checkStatic()); err != nil {
 		return nil, err
