@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -85,6 +86,25 @@ func TestARouteThatDoesNotExist(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestARouteThatDoesNotExistCostsOneQuestion: the Portal was asked already.
+func TestARouteThatDoesNotExistCostsOneQuestion(t *testing.T) {
+	var asked atomic.Int32
+	portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Write([]byte(`{"routes":[]}`))
+	}))
+	defer portal.Close()
+	config := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, config, "registry: {portal: {url: \""+portal.URL+"\"}}\n")
+	o := tollgate(t, "tools", "--config", config, "--route", "nope")
+	if want := "tollgate: route nope does not exist; there are no routes\n"; o.code != exitFailed || o.stderr != want {
+		t.Errorf("exit code %d\nstderr: %s\nwant: %s", o.code, o.stderr, want)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the Portal was asked %d times", n)
 	}
 }
 

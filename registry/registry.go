@@ -345,6 +345,11 @@ func (r *Registry) Current(key RouteKey) (*Snapshot, error) {
 	return r.answer(key)
 }
 
+// DeclaredRoutes returns the keys of all routes of the last accepted answer,
+// sorted: also of those that OnlyRoute leaves out. It is nil, not just empty,
+// when no answer was ever accepted. The caller may keep it.
+func (r *Registry) DeclaredRoutes() []RouteKey { return slices.Clone(r.known().declared) }
+
 // NextCheck returns the time left until the route is due for its next check: 0
 // when overdue or not declared.
 func (r *Registry) NextCheck(key RouteKey) time.Duration {
