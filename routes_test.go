@@ -146,7 +146,7 @@ func TestStdioTellsWhyItsRouteHasNoTools(t *testing.T) {
 		"sound":  "",
 	} {
 		t.Run(route, func(t *testing.T) {
-			cmd := command{args: []string{"stdio", "--config", config, "--route", route}}.prepare(t.Context())
+			cmd := command{args: []string{"stdio", "--config", config, "--route", route, "--log-level", "debug"}}.prepare(t.Context())
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -184,6 +184,9 @@ func TestServeTellsWhatItServesAndWhatNot(t *testing.T) {
 		if !strings.Contains(summary, part) {
 			t.Errorf("the summary lacks %s: %s", part, summary)
 		}
+	}
+	if strings.Contains(g.stderr.text(), "preload attempt") {
+		t.Error("the first load is summed up twice")
 	}
 	line := g.stderr.await(t, g.exited, `"msg":"serving"`)
 	if !strings.Contains(line, `"url":"`+g.URL+`/mcp/sound"`) || !strings.Contains(line, `"tools":1`) {
