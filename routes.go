@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -40,14 +39,10 @@ func requireRoute(key string, c *config.Config, demo *fixtures.Demo) error {
 	return nil
 }
 
-// noSuchRoute says which routes there are instead; nil known means that nobody
-// can tell.
+// noSuchRoute says which routes there are instead.
 func noSuchRoute(key string, known []string) string {
 	text := "route " + key + " does not exist"
-	switch {
-	case known == nil:
-		return text
-	case len(known) == 0:
+	if len(known) == 0 {
 		return text + "; there are no routes"
 	}
 	return text + "; routes: " + strings.Join(atMost(known), ", ")
@@ -85,7 +80,11 @@ func (p *parts) routeFault(ctx context.Context, key string) error {
 		return fmt.Errorf("route %s has no tool list: the Portal gave no answer that can be used: %s; run \"tollgate check --live\" for details",
 			key, failureKind(status.Portal.LastFailureReason))
 	}
-	return errors.New(noSuchRoute(key, p.portalRoutes(ctx)))
+	var known []string
+	for _, declared := range p.registry.DeclaredRoutes() {
+		known = append(known, string(declared))
+	}
+	return errors.New(noSuchRoute(key, known))
 }
 
 // routesWithoutList names the routes that cannot be served, with the reasons.
@@ -121,39 +120,4 @@ func failureKind(kind *registry.FailureKind) string {
 		return "it was not asked yet"
 	}
 	return string(*kind)
-}
-
-// portalRoutes asks the Portal which routes there are, for a message: a registry
-// that serves one route keeps no others. nil means that the Portal did not say.
-func (p *parts) portalRoutes(ctx context.Context) []string {
-	settings := p.config.Registry
-	ctx, cancel := context.WithTimeout(ctx, settings.Manifest.ConnectTimeout+settings.Manifest.ReadTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, settings.Portal.URL, nil)
-	if err != nil {
-		return nil
-	}
-	req.Header.Set("Accept", "application/json")
-	if settings.Portal.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+settings.Portal.Token)
-	}
-	resp, err := p.upstream.Transport(p.portalHost()...).RoundTrip(req)
-	if err != nil {
-		return nil
-	}
-	defer resp.Body.Close()
-	data, err := readBounded(resp.Body, settings.Portal.MaxBytes)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return nil
-	}
-	answer, _ := registry.ParsePortal(data)
-	if answer == nil {
-		return nil
-	}
-	keys := []string{}
-	for _, route := range answer.Routes {
-		keys = append(keys, string(route.Key))
-	}
-	slices.Sort(keys)
-	return keys
 }

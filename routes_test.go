@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -88,6 +89,25 @@ func TestARouteThatDoesNotExist(t *testing.T) {
 	}
 }
 
+// TestARouteThatDoesNotExistCostsOneQuestion: the Portal was asked already.
+func TestARouteThatDoesNotExistCostsOneQuestion(t *testing.T) {
+	var asked atomic.Int32
+	portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Write([]byte(`{"routes":[]}`))
+	}))
+	defer portal.Close()
+	config := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, config, "registry: {portal: {url: \""+portal.URL+"\"}}\n")
+	o := tollgate(t, "tools", "--config", config, "--route", "nope")
+	if want := "tollgate: route nope does not exist; there are no routes\n"; o.code != exitFailed || o.stderr != want {
+		t.Errorf("exit code %d\nstderr: %s\nwant: %s", o.code, o.stderr, want)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the Portal was asked %d times", n)
+	}
+}
+
 func TestARouteWithoutAList(t *testing.T) {
 	config := startPortal(t)
 	unreachable := filepath.Join(t.TempDir(), "unreachable.yaml")
@@ -126,7 +146,7 @@ func TestStdioTellsWhyItsRouteHasNoTools(t *testing.T) {
 		"sound":  "",
 	} {
 		t.Run(route, func(t *testing.T) {
-			cmd := command{args: []string{"stdio", "--config", config, "--route", route}}.prepare(t.Context())
+			cmd := command{args: []string{"stdio", "--config", config, "--route", route, "--log-level", "debug"}}.prepare(t.Context())
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -164,6 +184,9 @@ func TestServeTellsWhatItServesAndWhatNot(t *testing.T) {
 		if !strings.Contains(summary, part) {
 			t.Errorf("the summary lacks %s: %s", part, summary)
 		}
+	}
+	if strings.Contains(g.stderr.text(), "preload attempt") {
+		t.Error("the first load is summed up twice")
 	}
 	line := g.stderr.await(t, g.exited, `"msg":"serving"`)
 	if !strings.Contains(line, `"url":"`+g.URL+`/mcp/sound"`) || !strings.Contains(line, `"tools":1`) {

@@ -21,6 +21,10 @@ type origin struct {
 	who   slog.Attr                 // names the origin in the log
 	check func(ctx context.Context) // fetches once and notes the outcome; runs in a flight only
 
+	// allLoaded reports whether nobody lacks a list for want of this origin. Until
+	// then its retry clock does not double.
+	allLoaded func() bool
+
 	next   atomic.Int64           // when the next check is due; 0 = at once
 	flight atomic.Pointer[flight] // the check under way; nil = none. Set under Registry.mu
 
@@ -101,7 +105,7 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 			if p := recover(); p != nil {
 				r.log.LogAttrs(r.ctx, slog.LevelError, "panic in a registry check", o.who,
 					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)}, true)
+				r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)})
 			}
 		}()
 		o.check(r.ctx)
@@ -146,8 +150,9 @@ func (r *Registry) succeeded(o *origin, next time.Duration) {
 
 // failed notes a failed check and moves the clock, too: without that, every
 // request during an outage would pay the time-out. The interval doubles only
-// when doubling.
-func (r *Registry) failed(o *origin, failure *Failure, doubling bool) {
+// when everything is loaded.
+func (r *Registry) failed(o *origin, failure *Failure) {
+	doubling := o.allLoaded()
 	o.mu.Lock()
 	o.record.lastAttempt = time.Now()
 	o.record.failures++

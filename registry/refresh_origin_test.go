@@ -110,6 +110,24 @@ func TestPanicInAFlightIsAFailure(t *testing.T) {
 	})
 }
 
+// TestPanicKeepsTheRetryClockOfAColdRoute: a panic is no reason either to let a
+// route without a list wait longer and longer.
+func TestPanicKeepsTheRetryClockOfAColdRoute(t *testing.T) {
+	for what, url := range map[string]string{"service": alpha.url(), "Portal": portalURL} {
+		t.Run(what, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				onePlant(w)
+				w.put(url, func(*http.Request) (*http.Response, error) { panic("boom") })
+				w.loaded(t)
+				time.Sleep(61 * time.Second)
+				if got := len(w.fetched(url)); got < 12 {
+					t.Errorf("%d tries in a minute, want one every 5 s: %v", got, w.fetched(url))
+				}
+			})
+		})
+	}
+}
+
 func TestOutageOfTenMinutes(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)

@@ -18,7 +18,7 @@ type portal struct {
 // services it names live on from one index to the next.
 type index struct {
 	revision string
-	declared int // routes in the answer, whatever is kept of them here
+	declared []RouteKey // of all routes in the answer, whatever is kept of them here; sorted, not nil
 	routes   map[RouteKey]*route
 	services map[serviceID]*service
 	users    map[*service][]*route // in the order of route keys
@@ -55,8 +55,7 @@ func (r *Registry) checkPortal(ctx context.Context) {
 		return
 	}
 	if failure != nil {
-		accepted := r.index.Load() != nil // before that no route has a list
-		r.failed(&r.portal.origin, failure, accepted)
+		r.failed(&r.portal.origin, failure)
 	} else {
 		r.portalAnswered(answer)
 	}
@@ -66,7 +65,7 @@ func (r *Registry) checkPortal(ctx context.Context) {
 func (r *Registry) portalAnswered(answer *Declaration) {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
-	if len(answer.Routes) == 0 && r.known().declared > 0 {
+	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
 			return
@@ -85,12 +84,13 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
 	old := r.known()
 	a := application{r: r, old: old, idx: &index{
 		revision: answer.Revision,
-		declared: len(answer.Routes),
+		declared: make([]RouteKey, 0, len(answer.Routes)),
 		routes:   make(map[RouteKey]*route, len(answer.Routes)),
 		services: make(map[serviceID]*service),
 		users:    make(map[*service][]*route),
 	}}
 	for _, entry := range slices.SortedFunc(slices.Values(answer.Routes), func(x, y Route) int { return cmp.Compare(x.Key, y.Key) }) {
+		a.idx.declared = append(a.idx.declared, entry.Key)
 		if r.only == "" || r.only == entry.Key {
 			a.route(entry)
 		}

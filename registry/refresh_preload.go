@@ -35,7 +35,8 @@ func (r *Registry) preload() {
 	}
 }
 
-// logPreload sums up what one attempt brought.
+// logPreload sums up what one attempt brought. Whoever waits for Preloaded has
+// more to say of the first one, so this is a detail.
 func (r *Registry) logPreload() {
 	routes := r.known().routes
 	usable := 0
@@ -44,7 +45,7 @@ func (r *Registry) logPreload() {
 			usable++
 		}
 	}
-	r.log.LogAttrs(r.ctx, slog.LevelInfo, "registry preload attempt is over",
+	r.log.LogAttrs(r.ctx, slog.LevelDebug, "registry preload attempt is over",
 		slog.Int("routes", len(routes)), slog.Int("usable", usable))
 }
 

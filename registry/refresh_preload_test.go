@@ -113,6 +113,38 @@ func TestOnlyRoute(t *testing.T) {
 	})
 }
 
+func TestDeclaredRoutes(t *testing.T) {
+	is := func(t *testing.T, r *Registry, want []RouteKey) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.DeclaredRoutes()); diff != "" {
+			t.Errorf("declared routes (-want +got)\n%s", diff)
+		}
+	}
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
+		r := w.made(t, func(o *Options) { o.OnlyRoute = "plant" })
+		is(t, r, nil)
+		r.Start()
+		<-r.Preloaded()
+		is(t, r, []RouteKey{"lab", "plant"})
+		r.DeclaredRoutes()[0] = "mine"
+		w.down(portalURL)
+		time.Sleep(time.Hour)
+		r.Snapshot(t.Context(), "plant")
+		is(t, r, []RouteKey{"lab", "plant"})
+	})
+	in(t, func(t *testing.T, w *world) {
+		w.declare(nil)
+		is(t, w.loaded(t), []RouteKey{})
+	})
+	in(t, func(t *testing.T, w *world) {
+		r := w.loaded(t, static(
+			Route{Key: "b", Services: []Service{staticService(beta, "")}},
+			Route{Key: "a", Services: []Service{staticService(alpha, "")}}))
+		is(t, r, []RouteKey{"a", "b"})
+	})
+}
+
 func TestPreloadDoesNotQueueForASharedService(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		shared := svc{key: "shared", prefix: "s."}

@@ -43,6 +43,7 @@ func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	s := &service{serviceID: id, fallback: r.fallbacks[id], replaces: replaces}
 	s.who = slog.String("service", string(id.key))
 	s.check = func(ctx context.Context) { r.checkService(ctx, s) }
+	s.allLoaded = func() bool { return r.allHaveLists(s) }
 	return s
 }
 
@@ -89,7 +90,7 @@ func (r *Registry) manifestRules(key ServiceKey) ManifestRules {
 }
 
 func (r *Registry) serviceFailed(s *service, failure *Failure) {
-	r.failed(&s.origin, failure, r.allHaveLists(s))
+	r.failed(&s.origin, failure)
 	if s.good.Load() == nil {
 		r.rebuildUsers(s) // its file, or going without it, may make a list now
 	}

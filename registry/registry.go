@@ -135,6 +135,7 @@ func New(o Options) (*Registry, error) {
 		r.portal = &portal{}
 		r.portal.who = slog.String("origin", "portal")
 		r.portal.check = r.checkPortal
+		r.portal.allLoaded = func() bool { return r.index.Load() != nil } // before that no route has a list
 	}
 	if err := errors.Join(o.Config.Validate(), o.checkOrigins(), r.checkStatic()); err != nil {
 		return nil, err
@@ -343,6 +344,11 @@ func (r *Registry) Current(key RouteKey) (*Snapshot, error) {
 	r.joinPortal(key)
 	return r.answer(key)
 }
+
+// DeclaredRoutes returns the keys of all routes of the last accepted answer,
+// sorted: also of those that OnlyRoute leaves out. It is nil, not just empty,
+// when no answer was ever accepted. The caller may keep it.
+func (r *Registry) DeclaredRoutes() []RouteKey { return slices.Clone(r.known().declared) }
 
 // NextCheck returns the time left until the route is due for its next check: 0
 // when overdue or not declared.
