@@ -35,6 +35,9 @@ func newBodySet() *bodySet { return &bodySet{open: map[*body]struct{}{}} }
 // track gives the body of r its time limit. It returns r with a body that knows
 // when it has been read, and that body; nil if r has none.
 //
+// The server's ReadTimeout, which this replaces, is for what no handler sees: an
+// Expect that net/http refuses by itself, and then waits for the body.
+//
 // r itself stays as it is: net/http recognises the types of its own bodies when
 // it ends a request.
 func (s *bodySet) track(w http.ResponseWriter, r *http.Request) (*http.Request, *body) {

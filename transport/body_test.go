@@ -371,3 +371,25 @@ func TestHalfSentRequestsDoNotHoldTheDrain(t *testing.T) {
 		t.Fatal("the drain did not end")
 	}
 }
+
+// net/http refuses an unknown Expect before any handler runs, and reads on for
+// the body.
+func TestRefusedExpectationDoesNotHoldItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBubble(t, func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
+		nc := b.dial()
+		began := time.Now()
+		if _, err := io.WriteString(nc, "POST /mcp/x HTTP/1.1\r\nHost: a\r\nExpect: foo\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(nc)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 417 ") {
+			t.Errorf("got %q and %v", answer, err)
+		}
+		if took := time.Since(began); took > readHeaderTimeout {
+			t.Errorf("the connection was closed after %v, want at most %v", took, readHeaderTimeout)
+		}
+		b.signal(os.Interrupt)
+		<-b.done
+	})
+}

@@ -129,6 +129,7 @@ func newServer(o ServeOptions, l net.Listener, tlsConfig *tls.Config) *server {
 		Handler:           s.handle(o.Handler),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readHeaderTimeout, // see bodySet.track
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         s.conns.stateChanged,
