@@ -369,3 +369,10 @@ func TestCall(t *testing.T) {
 		t.Errorf("binary answer: exit code %d\n%s", o.code, o.stdout)
 	}
 }
+
+func TestTextsCannotActOnATerminal(t *testing.T) {
+	const hostile = "plain ✓\n\x1b]0;title\x07\x1b[2J\r\u202e"
+	if got, want := inert(hostile), "plain ✓\n"+`\u001b]0;title\u0007\u001b[2J\u000d\u202e`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

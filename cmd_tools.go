@@ -139,7 +139,8 @@ func printResult(to io.Writer, result json.RawMessage, whole bool) error {
 	return nil
 }
 
-// printContent prints a text as it is and says of anything else what it is.
+// printContent prints a text and says of anything else what it is. A pipe gets
+// the text as it is; on a terminal it cannot act.
 func printContent(to io.Writer, item json.RawMessage) {
 	var content struct {
 		Type, Text, MimeType, Data string
@@ -151,12 +152,24 @@ func printContent(to io.Writer, item json.RawMessage) {
 	}
 	switch content.Type {
 	case "text":
+		if isTerminal(to) {
+			content.Text = inert(content.Text)
+		}
 		fmt.Fprintln(to, content.Text)
 	case "resource":
 		fmt.Fprintf(to, "[resource %s, %s; --json shows it]\n", content.Resource.URI, content.Resource.MimeType)
 	default:
 		fmt.Fprintf(to, "[%s %s; --json shows it]\n", content.Type, content.MimeType)
 	}
+}
+
+// inert shows control and invisible characters, line ends apart, as escapes.
+func inert(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = oneLine(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // looker is what a command needs to look at one route, in a gateway that exists

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,7 +102,7 @@ func Inspect(path string, lookup func(name string) (string, bool)) (c *Config, v
 }
 
 func loadFile(path string, d decoder) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -110,6 +111,26 @@ func loadFile(path string, d decoder) (*Config, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	return d.parse(path, dir, data)
+}
+
+// maxFile bounds a configuration file, in bytes: a wrong path may lead to
+// anything, and a device has no end.
+const maxFile = 1 << 20
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return data, nil
 }
 
 // parse reads data, the content of the file name in dir.

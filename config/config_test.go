@@ -343,3 +343,13 @@ registry:
 		t.Error("a missing file is no error")
 	}
 }
+
+func TestHugeFilesAreRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "huge.yaml")
+	if err := os.WriteFile(path, []byte(strings.Repeat("#\n", maxFile)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path, os.LookupEnv); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+		t.Errorf("got %v", err)
+	}
+}
