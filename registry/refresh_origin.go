@@ -154,6 +154,7 @@ func (r *Registry) succeeded(o *origin, next time.Duration) {
 func (r *Registry) failed(o *origin, failure *Failure) {
 	doubling := o.allLoaded()
 	o.mu.Lock()
+	before := o.record.failure
 	o.record.lastAttempt = time.Now()
 	o.record.failures++
 	o.record.failure = failure
@@ -165,8 +166,11 @@ func (r *Registry) failed(o *origin, failure *Failure) {
 	o.next.Store(int64(r.now() + delay))
 
 	level := slog.LevelDebug
-	if failures == 1 { // once per outage
+	switch {
+	case before == nil: // once per outage
 		level = slog.LevelWarn
+	case before.Kind != failure.Kind: // who mends it step by step sees what is next
+		level = slog.LevelInfo
 	}
 	r.log.LogAttrs(r.ctx, level, "registry origin failed", o.who, slog.String("kind", string(failure.Kind)),
 		slog.String("detail", failure.Detail), slog.Int("failures", failures), slog.Duration("retryIn", delay))

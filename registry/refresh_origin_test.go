@@ -268,3 +268,27 @@ func TestRetryDelay(t *testing.T) {
 		}
 	}
 }
+
+// Whoever mends a service step by step sees in the log what is wrong next.
+func TestAnotherKindOfFailureIsLoggedInTheSameOutage(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		fail := func(status int) {
+			w.put(alpha.url(), func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+			})
+			for range 3 {
+				time.Sleep(301 * time.Second)
+				ask(t, r, "plant")
+			}
+		}
+		fail(http.StatusNotFound)
+		fail(http.StatusBadGateway)
+		for _, line := range [][]string{{"WARN", "status_404"}, {"INFO", "status_502"}} {
+			if got := w.log.with(`"level":"`+line[0]+`"`, line[1]); len(got) != 1 {
+				t.Errorf("%d lines of %s about %s, want one: %q", len(got), line[0], line[1], got)
+			}
+		}
+	})
+}
