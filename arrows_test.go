@@ -17,7 +17,7 @@ var arrows = map[string]struct {
 	reason string
 }{
 	"": {
-		may:    []string{"config", "fixtures", "jsonwire", "registry", "relay", "server", "server/upstream", "transport"},
+		may:    []string{"config", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/management", "server/upstream", "telemetry", "transport"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
@@ -25,7 +25,7 @@ var arrows = map[string]struct {
 		reason: "clients nobody here wrote see the gateway as a process; what they need of its code they could not have",
 	},
 	"config": {
-		may:    []string{"registry", "server/upstream", "transport"},
+		may:    []string{"redisconn", "registry", "server/upstream", "telemetry", "transport"},
 		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
 	},
 	"docs/examples/tool-service": {
@@ -38,6 +38,12 @@ var arrows = map[string]struct {
 	},
 	"jsonwire": {
 		reason: "every package reads JSON through it, so it can depend on none of them",
+	},
+	"redisconn": {
+		reason: "a connection does not know what is kept behind it; who keeps something there sees an interface of its own",
+	},
+	"redistest": {
+		reason: "tests of any package start a Redis with it, so it can depend on none of them",
 	},
 	"registry": {
 		may:    []string{"jsonwire", "registry/schema"},
@@ -55,9 +61,17 @@ var arrows = map[string]struct {
 		may:    []string{"jsonwire", "registry", "registry/schema", "server/upstream"},
 		reason: "the server answers MCP from snapshots; listeners and framing reach it through interfaces, so that every door meets the same core",
 	},
+	"server/management": {
+		may:    []string{"jsonwire", "registry"},
+		reason: "the operator's view reads states and asks for refreshes; it has no part in answering MCP",
+	},
 	"server/upstream": {
 		may:    []string{"jsonwire", "registry", "registry/schema"},
 		reason: "forwarding needs the types of the registry and its schemas only; were it to know the server, results could depend on the door a call came through",
+	},
+	"telemetry": {
+		may:    []string{"registry", "server", "server/upstream"},
+		reason: "telemetry hears what happened; those it hears of know an interface and no library of it",
 	},
 	"transport": {
 		may:    []string{"jsonwire"},
@@ -76,6 +90,10 @@ var outside = map[string]struct {
 	"github.com/modelcontextprotocol/go-sdk":   {[]string{"", "server"}, "the SDK's traps are fenced in by one package; main only calls its client for tools and call"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {[]string{"registry/schema"}, "the validator panics on hostile input unless its guards stand around it"},
 	"github.com/dlclark/regexp2/v2":            {[]string{"registry/schema"}, "a backtracking pattern engine is safe only behind a time bound"},
+	"github.com/redis/go-redis/v9":             {[]string{"redisconn"}, "time-outs, breaker and the care for secrets in errors stand in one place"},
+	"github.com/prometheus/client_golang":      {[]string{"telemetry"}, "metrics have their names and labels in one place"},
+	"go.opentelemetry.io/otel/sdk":             {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
+	"go.opentelemetry.io/otel/exporters":       {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
 	"github.com/mark3labs/mcp-go":              {nil, "a client nobody here wrote serves tests only"},
 	"github.com/google/go-cmp":                 {nil, "a comparison that panics on unexported fields serves tests only"},
 	"encoding/json/v2":                         {nil, "an experiment of the standard library; its results may change under us"},

@@ -1,0 +1,2 @@
+// Package redistest starts a real redis-server for a test.
+package redistest
