@@ -9,6 +9,7 @@ import (
 
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -24,6 +25,8 @@ type Config struct {
 
 	Registry Registry        `yaml:"registry"`
 	Upstream upstream.Config `yaml:"upstream"`
+
+	Telemetry telemetry.Config `yaml:"telemetry"`
 }
 
 // Registry is the registry section: how origins are asked, and the routes that
@@ -77,7 +80,6 @@ var notBuilt = map[string]string{
 	"auth":       "authentication",
 	"cost":       "cost budgets",
 	"handles":    "state handles",
-	"telemetry":  "telemetry export",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.

@@ -197,13 +197,15 @@ shutdown:
 			"13:9: registry.routes.claims[1].namePrefix: ",
 		}},
 		"routes without a route": {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
-		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\nmanagement: {}\n", []string{
+		"a collector that cannot be one": {"registry: {routes: {a: [{id: a, manifestUrl: \"http://h/m\", baseEndpoint: \"http://h\"}]}}\ntelemetry:\n  otlpEndpoint: https://user:secret@collector\n", []string{
+			"3:3: telemetry.otlpEndpoint: must not hold credentials",
+		}},
+		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\nmanagement: {}\n", []string{
 			"1:1: redis: this build has no Redis store",
 			"2:1: auth: this build has no authentication",
 			"3:1: cost: this build has no cost budgets",
 			"4:1: handles: this build has no state handles",
-			"5:1: telemetry: this build has no telemetry export",
-			"6:1: management: this build has no management listener",
+			"5:1: management: this build has no management listener",
 		}},
 	}
 	for name, test := range tests {
