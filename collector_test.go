@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,7 +30,6 @@ type traceCollector struct {
 // A tracedSpan is one span as the collector got it.
 type tracedSpan struct {
 	name, kind, trace, id, parent, state string
-	flags                                uint32
 	errorStatus                          string // the description when the status is an error, "error" without one
 	attrs                                map[string]string
 	links                                []string // span ids
@@ -74,7 +74,7 @@ func (c *traceCollector) serve(w http.ResponseWriter, r *http.Request) {
 
 func readSpan(s *tracepb.Span, resource map[string]string) *tracedSpan {
 	got := &tracedSpan{
-		name: s.GetName(), kind: s.GetKind().String(), state: s.GetTraceState(), flags: s.GetFlags(),
+		name: s.GetName(), kind: s.GetKind().String(), state: s.GetTraceState(),
 		trace: hex.EncodeToString(s.GetTraceId()), id: hex.EncodeToString(s.GetSpanId()), parent: hex.EncodeToString(s.GetParentSpanId()),
 		attrs: attributesOf(s.GetAttributes()), resource: resource,
 	}
@@ -104,33 +104,47 @@ func attributesOf(list []*common.KeyValue) map[string]string {
 	return attrs
 }
 
-// wait returns the next n spans. It waits for them for as long as a busy machine
-// may need.
-func (c *traceCollector) wait(t *testing.T, n int) []*tracedSpan {
+// request returns the span of the request with an id, and those of what was
+// forwarded for it. It waits for them for as long as a busy machine may need: a
+// batch is sent every now and then.
+func (c *traceCollector) request(t *testing.T, id string) (server *tracedSpan, clients []*tracedSpan) {
 	t.Helper()
-	spans := c.until(t, func(spans []*tracedSpan) bool { return len(spans) >= n })
-	if len(spans) > n {
-		t.Fatalf("%d spans came, want %d", len(spans), n)
+	for deadline := time.Now().Add(30 * time.Second); server == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no span of request %s came", id)
+		}
+		server = c.find(func(s *tracedSpan) bool { return s.attrs["jsonrpc.request.id"] == id })
 	}
-	return spans
+	if server.kind != "SPAN_KIND_SERVER" {
+		t.Errorf("the span of request %s is a %s", id, server.kind)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans { // ended before it, so they were sent before it
+		if s.parent == server.id && s.kind == "SPAN_KIND_CLIENT" {
+			clients = append(clients, s)
+		}
+	}
+	return server, clients
 }
 
-// until returns the next spans, as soon as they are enough.
-func (c *traceCollector) until(t *testing.T, enough func([]*tracedSpan) bool) []*tracedSpan {
+// call is request for a call that was forwarded once.
+func (c *traceCollector) call(t *testing.T, id string) (server, client *tracedSpan) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		c.mu.Lock()
-		spans := c.spans
-		if enough(spans) {
-			c.spans = nil
-			c.mu.Unlock()
-			return spans
-		}
-		c.mu.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatalf("%d spans came, and not all that should", len(spans))
-		}
+	server, clients := c.request(t, id)
+	if len(clients) != 1 {
+		t.Fatalf("request %s has %d spans of forwarded requests, want 1", id, len(clients))
 	}
+	return server, clients[0]
+}
+
+func (c *traceCollector) find(match func(*tracedSpan) bool) *tracedSpan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.spans, match); i >= 0 {
+		return c.spans[i]
+	}
+	return nil
 }
 
 // received is everything that came, as it came.
@@ -138,29 +152,4 @@ func (c *traceCollector) received() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return string(c.raw)
-}
-
-// named returns the spans of a name.
-func named(spans []*tracedSpan, name string) (found []*tracedSpan) {
-	for _, s := range spans {
-		if s.name == name {
-			found = append(found, s)
-		}
-	}
-	return found
-}
-
-// only returns the one span of a kind: "SERVER" or "CLIENT".
-func only(t *testing.T, spans []*tracedSpan, kind string) *tracedSpan {
-	t.Helper()
-	var found []*tracedSpan
-	for _, s := range spans {
-		if s.kind == "SPAN_KIND_"+kind {
-			found = append(found, s)
-		}
-	}
-	if len(found) != 1 {
-		t.Fatalf("%d spans of kind %s, want 1", len(found), kind)
-	}
-	return found[0]
 }

@@ -53,66 +53,66 @@ func traceHeaders(call wireMessage) (parent, state string) {
 func TestACallIsOneTraceFromTheAgentToTheToolService(t *testing.T) {
 	collector, service := newTraceCollector(t), newToolService(t)
 	gateway := startStack(t, tracedConfig(t, service, collector.url), nil)
-	for _, d := range doors {
+	ids, received := make([]string, len(doors)), make([]wireMessage, len(doors))
+	for i, d := range doors {
+		ids[i] = newID()
+		message := withMeta(d.call(ids[i], "any", `{}`), d.modern, `"traceparent":"00-`+metaTrace+`-`+metaSpan+`-01","tracestate":"a=1"`)
+		if d.lines() {
+			d.open(t, gateway, "svc", d.modern)(t, "any", message)
+		} else {
+			postCall(t, gateway, d, message, "traceparent: 00-"+headerTrace+"-"+headerSpan+"-01", "tracestate: b=2")
+		}
+		received[i] = service.one(t)
+	}
+	host, port, _ := net.SplitHostPort(service.addr)
+	for i, d := range doors {
 		t.Run(d.name, func(t *testing.T) {
-			id := newID()
-			message := withMeta(d.call(id, "any", `{}`), d.modern, `"traceparent":"00-`+metaTrace+`-`+metaSpan+`-01","tracestate":"a=1"`)
-			transport, links := "pipe", []string(nil)
-			if d.lines() {
-				d.open(t, gateway, "svc", d.modern)(t, "any", message)
-			} else {
-				lines := append(callHeaders("any", d.modern), "traceparent: 00-"+headerTrace+"-"+headerSpan+"-01", "tracestate: b=2")
-				if _, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/svc", message, lines...)); err != nil {
-					t.Fatal(err)
-				}
-				links = []string{headerSpan}
-			}
-			if !strings.HasPrefix(d.name, "stdio/") {
-				transport = "tcp"
-			}
-			spans := collector.until(t, func(spans []*tracedSpan) bool { // the relay makes requests of its own
-				return len(named(spans, "tools/call any")) > 0 && len(named(spans, "POST")) > 0
-			})
-			server, client := only(t, named(spans, "tools/call any"), "SERVER"), only(t, spans, "CLIENT")
-
+			server, client := collector.call(t, ids[i])
 			if server.trace != metaTrace || server.parent != metaSpan || server.state != "a=1" {
 				t.Errorf("the request's span has trace %s, parent %s, state %s: not those of _meta", server.trace, server.parent, server.state)
-			}
-			if diff := cmp.Diff(links, server.links); diff != "" {
-				t.Errorf("links (-want +got):\n%s", diff)
 			}
 			if client.trace != server.trace || client.parent != server.id {
 				t.Errorf("the forwarded request's span has trace %s, parent %s; want %s, %s", client.trace, client.parent, server.trace, server.id)
 			}
-			parent, state := traceHeaders(service.one(t))
+			parent, state := traceHeaders(received[i])
 			if want := "00-" + metaTrace + "-" + client.id + "-01"; parent != want || state != "a=1" {
 				t.Errorf("the Tool Service got %q, %q; want %q, %q", parent, state, want, "a=1")
 			}
 			attrs := map[string]string{
 				"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "any",
-				"jsonrpc.request.id": id, "network.transport": transport,
+				"jsonrpc.request.id": ids[i], "network.transport": "pipe",
 				"tollgate.route": "svc", "tollgate.service": "svc", "tollgate.outcome": "ok",
 			}
-			if transport == "tcp" {
-				attrs["network.protocol.name"], attrs["network.protocol.version"] = "http", "1.1"
-			}
-			switch {
-			case d.modern:
+			if d.modern {
 				attrs["mcp.protocol.version"] = "2026-07-28"
-			case transport == "tcp":
-				attrs["mcp.protocol.version"] = "2025-11-25"
 			}
-			if diff := cmp.Diff(attrs, server.attrs); diff != "" {
-				t.Errorf("attributes of the request's span (-want +got):\n%s", diff)
+			if !strings.HasPrefix(d.name, "stdio/") {
+				attrs["network.transport"], attrs["network.protocol.name"], attrs["network.protocol.version"] = "tcp", "http", "1.1"
+				if !d.modern {
+					attrs["mcp.protocol.version"] = "2025-11-25"
+				}
 			}
-			host, port, _ := net.SplitHostPort(service.addr)
-			if diff := cmp.Diff(map[string]string{
-				"http.request.method": "POST", "http.response.status_code": "200", "server.address": host, "server.port": port, "tollgate.service": "svc",
-			}, client.attrs); diff != "" {
-				t.Errorf("attributes of the forwarded request's span (-want +got):\n%s", diff)
+			var links []string
+			if strings.HasPrefix(d.name, "http/") {
+				links = []string{headerSpan} // of the transport below
 			}
-			if server.errorStatus != "" || client.errorStatus != "" {
-				t.Errorf("errors %q, %q", server.errorStatus, client.errorStatus)
+			want := &tracedSpan{
+				name: "tools/call any", kind: server.kind, trace: metaTrace, id: server.id, parent: metaSpan, state: "a=1",
+				attrs: attrs, links: links, resource: server.resource,
+			}
+			if diff := cmp.Diff(want, server, cmp.AllowUnexported(tracedSpan{})); diff != "" {
+				t.Errorf("the request's span (-want +got):\n%s", diff)
+			}
+			want = &tracedSpan{
+				name: "POST", kind: client.kind, trace: metaTrace, id: client.id, parent: server.id, state: "a=1",
+				attrs: map[string]string{
+					"http.request.method": "POST", "http.response.status_code": "200",
+					"server.address": host, "server.port": port, "tollgate.service": "svc",
+				},
+				resource: server.resource,
+			}
+			if diff := cmp.Diff(want, client, cmp.AllowUnexported(tracedSpan{})); diff != "" {
+				t.Errorf("the forwarded request's span (-want +got):\n%s", diff)
 			}
 			if r := server.resource; r["service.name"] != "mcp-test" || r["service.version"] == "" {
 				t.Errorf("resource %v", r)
@@ -121,45 +121,61 @@ func TestACallIsOneTraceFromTheAgentToTheToolService(t *testing.T) {
 	}
 }
 
+// postCall posts a tools/call of the tool any with further header lines.
+func postCall(t *testing.T, gateway *stack, d door, message string, headers ...string) {
+	t.Helper()
+	lines := append(callHeaders("any", d.modern), headers...)
+	m, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/svc", message, lines...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(m.startLine(), "HTTP/1.1 200 ") {
+		t.Fatalf("%s\n%s", m.head, m.body)
+	}
+}
+
 func TestOtherRequestsHaveASpanOfTheirOwn(t *testing.T) {
 	collector, service := newTraceCollector(t), newToolService(t)
 	gateway := startStack(t, tracedConfig(t, service, collector.url), nil)
-	modern := func(method string) []string {
-		return []string{"Accept: application/json", "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: " + method}
-	}
+	const hello = `{"protocolVersion":"2026-07-28","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
 	tests := []struct {
-		name, route, message string
-		headers              []string
-		want                 map[string]string // attributes, those every span has left out
-		errorStatus          string
+		method, route, params string
+		header                string // the method the header names
+		version               string
+		code, reason          string // of the error
 	}{
-		{"tools/list", "svc", `{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{` + modernMeta + `}}`, modern("tools/list"),
-			map[string]string{"mcp.protocol.version": "2026-07-28"}, ""},
-		{"server/discover", "svc", `{"jsonrpc":"2.0","id":"a","method":"server/discover","params":{` + modernMeta + `}}`, modern("server/discover"),
-			map[string]string{"mcp.protocol.version": "2026-07-28"}, ""},
-		{"initialize", "svc", `{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2026-07-28","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, nil,
-			map[string]string{"mcp.protocol.version": "2025-11-25"}, ""},
-		{"tools/list", "nowhere", `{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{` + modernMeta + `}}`, modern("tools/list"),
-			map[string]string{"mcp.protocol.version": "2026-07-28", "error.type": "404", "rpc.response.status_code": "404"}, "route_not_found"},
-		{"tools/list", "svc", `{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{` + modernMeta + `}}`, modern("tools/call"),
-			map[string]string{"mcp.protocol.version": "2026-07-28", "error.type": "-32020", "rpc.response.status_code": "-32020"}, "header_mismatch"},
+		{"tools/list", "svc", "{" + modernMeta + "}", "tools/list", "2026-07-28", "", ""},
+		{"server/discover", "svc", "{" + modernMeta + "}", "server/discover", "2026-07-28", "", ""},
+		{"initialize", "svc", hello, "", "2025-11-25", "", ""},
+		{"tools/list", "nowhere", "{" + modernMeta + "}", "tools/list", "2026-07-28", "404", "route_not_found"},
+		{"tools/list", "svc", "{" + modernMeta + "}", "tools/call", "2026-07-28", "-32020", "header_mismatch"},
 	}
-	for _, test := range tests {
-		t.Run(test.name+" "+test.errorStatus, func(t *testing.T) {
-			if _, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/"+test.route, test.message, test.headers...)); err != nil {
-				t.Fatal(err)
-			}
-			got := only(t, collector.wait(t, 1), "SERVER")
-			for name, value := range map[string]string{
-				"mcp.method.name": test.name, "jsonrpc.request.id": "a", "tollgate.route": test.route,
+	ids := make([]string, len(tests))
+	for i, test := range tests {
+		ids[i] = newID()
+		var headers []string
+		if test.header != "" {
+			headers = []string{"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: " + test.header}
+		}
+		message := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s","method":%q,"params":%s}`, ids[i], test.method, test.params)
+		if _, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/"+test.route, message, headers...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, test := range tests {
+		t.Run(test.method+" "+test.reason, func(t *testing.T) {
+			got, _ := collector.request(t, ids[i])
+			want := map[string]string{
+				"mcp.method.name": test.method, "jsonrpc.request.id": ids[i], "tollgate.route": test.route, "mcp.protocol.version": test.version,
 				"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1",
-			} {
-				test.want[name] = value
 			}
-			if got.name != test.name || got.parent != "" || got.errorStatus != test.errorStatus {
+			if test.code != "" {
+				want["error.type"], want["rpc.response.status_code"] = test.code, test.code
+			}
+			if got.name != test.method || got.parent != "" || got.errorStatus != test.reason {
 				t.Errorf("name %q, parent %q, error %q", got.name, got.parent, got.errorStatus)
 			}
-			if diff := cmp.Diff(test.want, got.attrs); diff != "" {
+			if diff := cmp.Diff(want, got.attrs); diff != "" {
 				t.Errorf("attributes (-want +got):\n%s", diff)
 			}
 		})
@@ -172,65 +188,74 @@ func TestFailedCallsSayHowInTheirSpans(t *testing.T) {
 	tests := []struct {
 		name, tool, arguments string
 		answer                []byte
-		spans                 int
-		span                  string
-		want                  map[string]string // of the request's span
-		clientError           string            // error.type of the forwarded request's span
+		span, outcome         string
+		errorType, code       string // of the request's span
+		clientError           string // error.type of the forwarded request's span
 	}{
-		{"unknown tool", "no-such-tool", `{}`, nil, 1, "tools/call",
-			map[string]string{"error.type": "-32602", "rpc.response.status_code": "-32602", "tollgate.outcome": "tool_not_found", "gen_ai.tool.name": ""}, ""},
-		{"refused arguments", "any", `{"limit":"many"}`, nil, 1, "tools/call any",
-			map[string]string{"error.type": "tool_error", "tollgate.outcome": "invalid_arguments", "gen_ai.tool.name": "any"}, ""},
-		{"HTTP 500", "any", `{}`, wireAnswer("500 Oops", "no"), 2, "tools/call any",
-			map[string]string{"error.type": "tool_error", "tollgate.outcome": "tool_error", "gen_ai.tool.name": "any"}, "500"},
-		{"no HTTP", "any", `{}`, []byte("SSH-2.0\r\n\r\n"), 2, "tools/call any",
-			map[string]string{"error.type": "tool_error", "tollgate.outcome": "protocol", "gen_ai.tool.name": "any"}, "protocol"},
+		{"unknown tool", "no-such-tool", `{}`, nil, "tools/call", "tool_not_found", "-32602", "-32602", ""},
+		{"refused arguments", "any", `{"limit":"many"}`, nil, "tools/call any", "invalid_arguments", "tool_error", "", ""},
+		{"HTTP 500", "any", `{}`, wireAnswer("500 Oops", "no"), "tools/call any", "tool_error", "tool_error", "", "500"},
+		{"no HTTP", "any", `{}`, []byte("SSH-2.0\r\n\r\n"), "tools/call any", "protocol", "tool_error", "", "protocol"},
 	}
-	for _, door := range []door{doors[0], doors[2]} { // HTTP and stdio
+	over := []door{doors[0], doors[2]} // HTTP and stdio
+	ids := make(map[string]string)
+	for _, door := range over {
+		exchange := door.open(t, gateway, "svc", door.modern)
+		for _, test := range tests {
+			id := newID()
+			ids[door.name+" "+test.name] = id
+			service.answers(test.answer)
+			exchange(t, test.tool, door.call(id, test.tool, test.arguments))
+		}
+	}
+	for _, door := range over {
 		for _, test := range tests {
 			t.Run(door.name+" "+test.name, func(t *testing.T) {
-				service.answers(test.answer)
-				door.open(t, gateway, "svc", door.modern)(t, test.tool, door.call(newID(), test.tool, test.arguments))
-				spans := collector.wait(t, test.spans)
-				server := only(t, spans, "SERVER")
-				if server.name != test.span || server.errorStatus != test.want["tollgate.outcome"] {
+				server, clients := collector.request(t, ids[door.name+" "+test.name])
+				if server.name != test.span || server.errorStatus != test.outcome {
 					t.Errorf("span %q with error %q", server.name, server.errorStatus)
 				}
-				for name, want := range test.want {
+				tool := strings.TrimPrefix(strings.TrimPrefix(test.span, "tools/call"), " ")
+				for name, want := range map[string]string{
+					"tollgate.outcome": test.outcome, "error.type": test.errorType, "rpc.response.status_code": test.code, "gen_ai.tool.name": tool,
+				} {
 					if got := server.attrs[name]; got != want {
 						t.Errorf("%s is %q, want %q", name, got, want)
 					}
 				}
-				if test.clientError == "" {
-					return
+				if (len(clients) == 0) != (test.clientError == "") {
+					t.Fatalf("%d forwarded requests", len(clients))
 				}
-				if client := only(t, spans, "CLIENT"); client.attrs["error.type"] != test.clientError || client.errorStatus != "error" {
-					t.Errorf("the forwarded request's span has error %q, %v", client.errorStatus, client.attrs)
+				for _, client := range clients {
+					if client.attrs["error.type"] != test.clientError || client.errorStatus != "error" {
+						t.Errorf("the forwarded request's span has error %q, %v", client.errorStatus, client.attrs)
+					}
 				}
 			})
 		}
 	}
 }
 
-// A caller's decision not to sample is kept, and told to the Tool Service. One
-// that makes no sense counts as none.
+// A caller's decision not to sample is kept, and told to the Tool Service. A
+// trace context that makes no sense counts as none.
 func TestTheCallersTraceContext(t *testing.T) {
 	collector, service := newTraceCollector(t), newToolService(t)
 	gateway := startStack(t, tracedConfig(t, service, collector.url), nil)
-	call := func(t *testing.T, headers ...string) (parent, state string) {
+	call := func(t *testing.T, headers ...string) (id, parent, state string) {
 		t.Helper()
-		lines := append(callHeaders("any", true), headers...)
-		m, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/svc", doors[0].call(newID(), "any", `{}`), lines...))
-		if err != nil || !strings.HasPrefix(m.startLine(), "HTTP/1.1 200 ") {
-			t.Fatal(err, m.startLine())
-		}
-		return traceHeaders(service.one(t))
+		id = newID()
+		postCall(t, gateway, doors[0], doors[0].call(id, "any", `{}`), headers...)
+		parent, state = traceHeaders(service.one(t))
+		return id, parent, state
 	}
 
-	parent, state := call(t, "traceparent: 00-"+headerTrace+"-"+headerSpan+"-00", "tracestate: a=1", "tracestate: b=2")
+	_, parent, state := call(t, "traceparent: 00-"+headerTrace+"-"+headerSpan+"-00", "tracestate: a=1", "tracestate: b=2")
 	if !strings.HasPrefix(parent, "00-"+headerTrace+"-") || !strings.HasSuffix(parent, "-00") || strings.Contains(parent, headerSpan) || state != "a=1,b=2" {
 		t.Errorf("not sampled: the Tool Service got %q, %q", parent, state)
 	}
+
+	type sent struct{ id, parent, state string }
+	var calls []sent
 	for _, headers := range [][]string{
 		{"traceparent: 00-" + headerTrace + "-" + headerSpan}, // flags are missing
 		{"traceparent: ff-" + headerTrace + "-" + headerSpan + "-01"},
@@ -238,18 +263,23 @@ func TestTheCallersTraceContext(t *testing.T) {
 		{"traceparent: 00-" + headerTrace + "-" + headerSpan + "-01", "traceparent: 00-" + headerTrace + "-" + headerSpan + "-01"},
 		{"tracestate: a=1"},
 	} {
-		parent, state := call(t, headers...)
-		spans := collector.wait(t, 2) // those of the sampled-out call would be too many
-		server, client := only(t, spans, "SERVER"), only(t, spans, "CLIENT")
-		if server.parent != "" || server.trace == headerTrace {
-			t.Errorf("%q: the request's span has trace %s, parent %s; want a new trace", headers, server.trace, server.parent)
+		id, parent, state := call(t, headers...)
+		calls = append(calls, sent{id, parent, state})
+	}
+	for i, c := range calls {
+		server, client := collector.call(t, c.id)
+		if server.parent != "" || server.trace == headerTrace || len(server.links) > 0 {
+			t.Errorf("%d: the request's span has trace %s, parent %s, links %v; want a new trace", i, server.trace, server.parent, server.links)
 		}
-		if want := "00-" + server.trace + "-" + client.id; !strings.HasPrefix(parent, want) || state != "" {
-			t.Errorf("%q: the Tool Service got %q, %q; want %s-…", headers, parent, state, want)
+		if want := "00-" + server.trace + "-" + client.id + "-"; !strings.HasPrefix(c.parent, want) || c.state != "" {
+			t.Errorf("%d: the Tool Service got %q, %q; want %s…", i, c.parent, c.state, want)
 		}
 	}
+	if s := collector.find(func(s *tracedSpan) bool { return s.trace == headerTrace }); s != nil {
+		t.Errorf("a call the caller did not sample was traced: %v", s)
+	}
 
-	if parent, _ := call(t, "traceparent: 00-"+headerTrace+"-"+headerSpan+"-01", "tracestate: not a state,,="); !strings.HasPrefix(parent, "00-"+headerTrace) {
+	if _, parent, _ := call(t, "traceparent: 00-"+headerTrace+"-"+headerSpan+"-01", "tracestate: not a state,,="); !strings.HasPrefix(parent, "00-"+headerTrace) {
 		t.Errorf("a malformed tracestate: the Tool Service got %q, want the caller's trace", parent)
 	}
 }
@@ -258,25 +288,32 @@ func TestTracesHoldNothingOfCallerOrService(t *testing.T) {
 	collector, service := newTraceCollector(t), newToolService(t)
 	gateway := startStack(t, tracedConfig(t, service, collector.url), nil)
 	service.answers(wireAnswer("200 OK", `{"a":"sentinel-result"}`, "Content-Type: application/json", "X-Secret: sentinel-answer-header"))
+	var ids []string
+	send := func(d door, exchange exchanger, tool, arguments string) {
+		ids = append(ids, newID())
+		message := withMeta(d.call(ids[len(ids)-1], tool, arguments), d.modern, `"sentinel-meta":"sentinel-meta"`)
+		if d.lines() {
+			exchange(t, tool, message)
+			return
+		}
+		lines := append(callHeaders(tool, d.modern), "guid: sentinel-guid", "Authorization: Bearer sentinel-token", "Cookie: sentinel-cookie",
+			"Mcp-Session-Id: sentinel-session", "baggage: sentinel=baggage")
+		if _, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/svc?sentinel=query", message, lines...)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, d := range doors[:4] {
 		exchange := d.open(t, gateway, "svc", d.modern)
-		for _, arguments := range []string{`{"a":"sentinel-argument"}`, `{"limit":"sentinel-refused"}`, `{"sentinel-member":1,"sentinel-member":2}`} {
-			message := withMeta(d.call(newID(), "any", arguments), d.modern, `"sentinel-meta":"sentinel-meta"`)
-			if d.lines() {
-				exchange(t, "any", message)
-				continue
-			}
-			lines := append(callHeaders("any", d.modern), "guid: sentinel-guid", "Authorization: Bearer sentinel-token", "Cookie: sentinel-cookie",
-				"Mcp-Session-Id: sentinel-session", "baggage: sentinel=baggage")
-			if _, err := sendWire(gateway.addr, wireRequest(gateway.addr, "/mcp/svc?sentinel=query", message, lines...)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		exchange(t, "sentinel-tool", d.call(newID(), "sentinel-tool", `{}`))
+		send(d, exchange, "any", `{"a":"sentinel-argument"}`)
+		send(d, exchange, "any", `{"limit":"sentinel-refused"}`)
+		send(d, exchange, "any", `{"sentinel-member":1,"sentinel-member":2}`)
+		send(d, exchange, "sentinel-tool", `{}`)
 	}
-	collector.wait(t, 4*(2+1+1+1))
-	if sent := collector.received(); strings.Contains(sent, "sentinel") {
-		t.Errorf("the traces hold %q", sent[strings.Index(sent, "sentinel"):][:30])
+	for _, id := range ids {
+		collector.request(t, id)
+	}
+	if _, after, found := strings.Cut(collector.received(), "sentinel"); found {
+		t.Errorf("the traces hold sentinel%.30q…", after)
 	}
 }
 
