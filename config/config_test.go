@@ -200,12 +200,11 @@ shutdown:
 		"a collector that cannot be one": {"registry: {routes: {a: [{id: a, manifestUrl: \"http://h/m\", baseEndpoint: \"http://h\"}]}}\ntelemetry:\n  otlpEndpoint: https://user:secret@collector\n", []string{
 			"3:3: telemetry.otlpEndpoint: must not hold credentials",
 		}},
-		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\nmanagement: {}\n", []string{
+		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\n", []string{
 			"1:1: redis: this build has no Redis store",
 			"2:1: auth: this build has no authentication",
 			"3:1: cost: this build has no cost budgets",
 			"4:1: handles: this build has no state handles",
-			"5:1: management: this build has no management listener",
 		}},
 	}
 	for name, test := range tests {
