@@ -2,10 +2,8 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +16,12 @@ const maxRetryInterval = 30 * time.Second
 // service's: its clock, its flight and its record. Points in time are Registry
 // times (see Registry.now).
 type origin struct {
-	who   slog.Attr                 // names the origin in the log
-	check func(ctx context.Context) // fetches once and notes the outcome; runs in a flight only
+	who     slog.Attr  // names the origin in the log
+	service ServiceKey // whose manifest it is; "" = the Portal's answer
+
+	// check fetches once, notes the outcome and returns it: "" when the Registry
+	// closed meanwhile. It runs in a flight only.
+	check func(ctx context.Context) CheckResult
 
 	// allLoaded reports whether nobody lacks a list for want of this origin. Until
 	// then its retry clock does not double.
@@ -87,7 +89,6 @@ func (o *origin) mayRecheck(now time.Duration) bool { return o.due(now) || !o.fa
 // whoever found the origin due before that does not fetch again.
 //
 // The new flight has no caller: it ends by its own bounds or with the Registry.
-// A panic in it is a failure like others, so that whoever waits is released.
 func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	if f := o.flight.Load(); f != nil {
 		return f
@@ -101,14 +102,7 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 		// not join a flight whose outcome is what made it ask.
 		defer close(f.done)
 		defer o.flight.Store(nil)
-		defer func() {
-			if p := recover(); p != nil {
-				r.log.LogAttrs(r.ctx, slog.LevelError, "panic in a registry check", o.who,
-					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)})
-			}
-		}()
-		o.check(r.ctx)
+		r.fly(o)
 	}
 	o.flight.Store(f) // before fly can end, and clear it
 	if !r.spawnLocked(fly) {

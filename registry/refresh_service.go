@@ -45,8 +45,8 @@ type service struct {
 
 func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	s := &service{serviceID: id, fallback: r.fallbacks[id], replaces: replaces}
-	s.who = slog.String("service", string(id.key))
-	s.check = func(ctx context.Context) { r.checkService(ctx, s) }
+	s.who, s.service = slog.String("service", string(id.key)), id.key
+	s.check = func(ctx context.Context) CheckResult { return r.checkService(ctx, s) }
 	s.allLoaded = func() bool { return r.allHaveLists(s) }
 	return s
 }
@@ -66,7 +66,7 @@ func (s *service) newest() *Manifest {
 
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
-func (r *Registry) checkService(ctx context.Context, s *service) {
+func (r *Registry) checkService(ctx context.Context, s *service) (result CheckResult) {
 	m := s.good.Load()
 	var findings []Finding
 	doc, failure := r.fetch.get(ctx, target{
@@ -82,17 +82,19 @@ func (r *Registry) checkService(ctx context.Context, s *service) {
 		}
 	}
 	if ctx.Err() != nil {
-		return // the gateway is closing; that says nothing about the service
+		return "" // the gateway is closing; that says nothing about the service
 	}
 	if failure != nil {
 		if failure.refused() {
 			s.known.Store(nil)
 		}
 		r.serviceFailed(s, failure)
+		result = CheckFailed
 	} else {
-		r.serviceAnswered(s, m, doc, findings)
+		result = r.serviceAnswered(s, m, doc, findings)
 	}
 	r.wakeWatches(s)
+	return result
 }
 
 func (r *Registry) manifestRules(key ServiceKey) ManifestRules {
@@ -108,20 +110,23 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 
 // serviceAnswered takes m, made of doc, or what s has when doc says that it is
 // the newest.
-func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) {
+func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) CheckResult {
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
 	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
 		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
 			r.succeeded(&s.origin, min(next, recheck))
-			return
+			return CheckUnconfirmed
 		}
 	}
 	s.emptyOver()
+	result := CheckNotModified
 	if !doc.notModified {
 		s.revision.Store(&m.Revision)
+		result = CheckUnchanged
 	}
 	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
+		result = CheckChanged
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
 		s.replaces = nil // good stands for it from now on; this frees its memory
@@ -131,6 +136,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
+	return result
 }
 
 // logChange says what the service's team should know about a new manifest.
