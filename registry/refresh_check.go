@@ -41,7 +41,7 @@ func (r *Registry) fly(o *origin) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.logPanic("panic while telling of a registry check", o.who, p)
+			r.logPanic(o, "panic while telling of a registry check", p)
 		}
 	}()
 	r.onCheck(c)
@@ -51,7 +51,7 @@ func (r *Registry) fly(o *origin) {
 func (r *Registry) checked(o *origin) (result CheckResult) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.logPanic("panic in a registry check", o.who, p)
+			r.logPanic(o, "panic in a registry check", p)
 			r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)})
 			result = CheckFailed
 		}
@@ -59,7 +59,11 @@ func (r *Registry) checked(o *origin) (result CheckResult) {
 	return o.check(r.ctx)
 }
 
-func (r *Registry) logPanic(message string, who slog.Attr, p any) {
-	r.log.LogAttrs(r.ctx, slog.LevelError, message, who,
-		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+// logPanic tells of a bug. What an origin sends may set it off at every check.
+func (r *Registry) logPanic(o *origin, message string, p any) {
+	level := slog.LevelDebug
+	if o.panics.take(someLines, r.now()) {
+		level = slog.LevelError
+	}
+	r.log.LogAttrs(r.ctx, level, message, o.who, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }

@@ -81,7 +81,7 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 			return CheckUnconfirmed
 		}
 	}
-	o.emptyOver()
+	o.emptyOver(now)
 	result := CheckNotModified
 	var toFetch []*service
 	if !doc.notModified {
@@ -91,6 +91,9 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 			result = CheckChanged
 		}
 		r.portal.known = tagged[index]{r.index.Load(), doc.etag}
+	}
+	for _, rt := range r.known().routes {
+		r.settle(rt)
 	}
 	r.succeeded(o, next)
 	r.loader.add(r, toFetch)
@@ -210,13 +213,21 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	if rt.declared == nil && len(breaches) > 0 {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
+	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
 	route := slog.String("route", string(rt.key))
 	switch {
-	case same:
+	case told == ends:
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, declarationValid, route)
+		return
 	case len(breaches) == 0:
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route declaration is valid again", route)
-	default:
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route declaration is invalid; the route stays as it was", route,
-			slog.String("detail", invalid(InvalidRegistry, breaches).Detail))
+		return
+	case told != nothing:
+		level = slog.LevelWarn
+	case !same && !rt.invalid.flapping:
+		level = rt.levelOfMore(slog.LevelWarn, r.now())
+	case same:
+		return
 	}
+	r.log.LogAttrs(r.ctx, level, "route declaration is invalid; the route stays as it was", route,
+		slog.String("detail", invalid(InvalidRegistry, breaches).Detail), rt.invalid.asFlapping())
 }

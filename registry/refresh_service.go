@@ -41,6 +41,7 @@ type service struct {
 	known atomic.Pointer[tagged[Manifest]]
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
+	remarks   remarks       // on its manifests; of the flight alone
 }
 
 func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
@@ -119,7 +120,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 			return CheckUnconfirmed
 		}
 	}
-	s.emptyOver()
+	s.emptyOver(now)
 	result := CheckNotModified
 	if !doc.notModified {
 		s.revision.Store(&m.Revision)
@@ -132,6 +133,9 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
+	for _, rt := range r.users(s) {
+		r.settle(rt)
+	}
 	if !doc.notModified {
 		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
@@ -139,11 +143,20 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 	return result
 }
 
-// logChange says what the service's team should know about a new manifest.
+// logChange says what the service's team should know about a new manifest, each
+// thing once: an origin that goes back and forth between two manifests has
+// nothing new to hear.
 func (r *Registry) logChange(s *service, before, after *Manifest, findings []Finding) {
+	now := r.now()
+	level := func(remark string) slog.Level {
+		if s.remarks.first(remark, now) {
+			return slog.LevelWarn
+		}
+		return slog.LevelDebug
+	}
 	for _, f := range findings {
 		if f.Level == Warning {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "manifest accepted with a warning", s.who,
+			r.log.LogAttrs(r.ctx, level(f.Pointer+" "+f.Text), "manifest accepted with a warning", s.who,
 				slog.String("pointer", f.Pointer), slog.String("text", f.Text))
 		}
 	}
@@ -160,7 +173,7 @@ func (r *Registry) logChange(s *service, before, after *Manifest, findings []Fin
 			continue
 		}
 		if !bytes.Equal(publishedContent(was), publishedContent(t)) {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "tool changed without a new _meta.version", s.who,
+			r.log.LogAttrs(r.ctx, level(string(t.Name)+"@"+t.Version), "tool changed without a new _meta.version", s.who,
 				slog.String("tool", string(t.Name)), slog.String("version", t.Version))
 		}
 	}

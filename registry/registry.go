@@ -100,6 +100,7 @@ type Registry struct {
 	born      time.Time   // zero of Registry times
 
 	portal    *portal // nil: routes are static
+	removals  budget  // of removed routes that are told; of the Portal's flight
 	index     atomic.Pointer[index]
 	loader    loader
 	notices   notices
