@@ -199,7 +199,7 @@ shutdown:
 			"13:9: registry.routes.claims[1].namePrefix: ",
 		}},
 		"one address for two listeners": {"management: {listen: \"127.0.0.1:8080\"}\n", []string{"1:14: management.listen: must not be the address of listen"}},
-		"management address":            {"management: {listen: 9090}\n", []string{"1:14: management.listen: want a string"}},
+		"management address":            {"management: {listen: 9090}\n", []string{"1:22: management.listen: want a string"}},
 		"management address, no port":   {"management: {listen: localhost}\n", []string{"1:14: management.listen: want HOST:PORT"}},
 		"routes without a route":        {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
 		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\n", []string{

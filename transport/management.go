@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
 	"tollgate/jsonwire"
 )
@@ -89,11 +88,6 @@ type managementGuard struct {
 }
 
 func (g *managementGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
-		// The server's ReadTimeout goes on when there is no body to end it, and would
-		// cancel what takes longer: a profile, say.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a closed connection shows at the write
-	}
 	switch {
 	case isLoopbackConn(r) && !g.hosts.admit(r.Host):
 		forbid(w, fmt.Sprintf("Host %q is not allowed on a loopback address: call localhost or 127.0.0.1, or add the name to http.allowedHosts", clip(hostName(r.Host))))
