@@ -87,17 +87,8 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 		p.useDemo()
 	}
 	c := p.config
-	version, commit := build()
-	p.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
-		Version:  version,
-		Commit:   commit,
-		Status:   func() registry.Status { return p.registry.Status() },
-		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
-	})
-	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{
-		Config: c.Telemetry, Service: c.Identity, Version: version, Logger: log,
-	})
-	if err != nil {
+	version, _ := build()
+	if err = p.observe(log); err != nil {
 		return err
 	}
 	p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log, Tracer: p.tracing.Tracer()})
@@ -110,6 +101,7 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 		OnlyRoute: only,
 		Transport: p.upstream.Transport(p.portalHost()...),
 		Logger:    log,
+		OnCheck:   p.metrics.Checked,
 	})
 	if err != nil {
 		return err
@@ -125,6 +117,21 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 		Logger:          log,
 		Observer:        p.metrics,
 		Tracer:          p.tracing.Tracer(),
+	})
+	return err
+}
+
+// observe makes what hears of everything the other parts do.
+func (p *parts) observe(log *slog.Logger) (err error) {
+	version, commit := build()
+	p.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
+		Version:  version,
+		Commit:   commit,
+		Status:   func() registry.Status { return p.registry.Status() },
+		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
+	})
+	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{
+		Config: p.config.Telemetry, Service: p.config.Identity, Version: version, Logger: log,
 	})
 	return err
 }

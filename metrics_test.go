@@ -57,12 +57,12 @@ func TestMetricsOfRealCalls(t *testing.T) {
 		`tollgate_call_duration_seconds_count{route="svc"}`:                           4 * n,
 		`tollgate_upstream_duration_seconds_count{route="svc",service="svc"}`:         2 * n,
 		`tollgate_cost_header_missing_total{route="svc",service="svc"}`:               n, // errors may leave it out
-		`tollgate_calls_in_flight`:                                                    0,
-		`tollgate_portal_status{status="healthy"}`:                                    1,
-		`tollgate_bundle_status{route="svc",service="svc",status="healthy"}`:          1,
-		`tollgate_route_tools{route="svc"}`:                                           2,
-		`tollgate_route_snapshot{route="svc"}`:                                        1,
-		`tollgate_route_refused{route="svc"}`:                                         0,
+		`tollgate_calls_in_flight`:                                           0,
+		`tollgate_portal_status{status="healthy"}`:                           1,
+		`tollgate_bundle_status{route="svc",service="svc",status="healthy"}`: 1,
+		`tollgate_route_tools{route="svc"}`:                                  2,
+		`tollgate_route_snapshot{route="svc"}`:                               1,
+		`tollgate_route_refused{route="svc"}`:                                0,
 	} {
 		if got, ok := samples[name]; !ok || got != want {
 			t.Errorf("%s is %v (there: %v), want %v", name, got, ok, want)

@@ -226,20 +226,20 @@ func (m *Metrics) dropService(route registry.RouteKey, key registry.ServiceKey) 
 	delete(services, key)
 }
 
-// checked counts one finished check of an origin: of the Portal when service is
-// "". kind is why it failed, "" when it did not.
-func (m *Metrics) checked(service registry.ServiceKey, result string, kind registry.FailureKind, seconds float64) {
-	origin := originOf(service)
-	m.checks.WithLabelValues(origin, result).Inc()
-	m.checkDuration.WithLabelValues(origin).Observe(seconds)
-	if kind == "" {
+// Checked counts a finished check of an origin; it is made for the registry's
+// OnCheck.
+func (m *Metrics) Checked(c registry.Check) {
+	origin := originOf(c.Service)
+	m.checks.WithLabelValues(origin, string(c.Result)).Inc()
+	m.checkDuration.WithLabelValues(origin).Observe(c.Elapsed.Seconds())
+	if c.Kind == "" {
 		return
 	}
-	key := failureKey{service, boundedKind(kind)}
+	key := failureKey{c.Service, boundedKind(c.Kind)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.failed[key] == nil {
-		m.failed[key] = &failureSeries{m.scrape, m.checkFailures.WithLabelValues(origin, string(service), string(key.kind))}
+		m.failed[key] = &failureSeries{m.scrape, m.checkFailures.WithLabelValues(origin, string(key.service), string(key.kind))}
 	}
 	m.failed[key].count.Inc()
 }

@@ -125,12 +125,12 @@ func TestCallsAreCounted(t *testing.T) {
 
 func TestChecksAreCounted(t *testing.T) {
 	w, m := newWorld(routeOf("claims", "a"))
-	m.checked("", "changed", "", 1)
-	m.checked("", "failed", "timeout", 1)
-	m.checked("a", "failed", "status_503", .5)
-	m.checked("a", "failed", "status_999", .5)
-	m.checked("a", "failed", "status_998", .5)
-	m.checked("gone", "failed", "connect", .5)
+	m.Checked(registry.Check{Service: "", Result: "changed", Kind: "", Elapsed: time.Second})
+	m.Checked(registry.Check{Service: "", Result: "failed", Kind: "timeout", Elapsed: time.Second})
+	m.Checked(registry.Check{Service: "a", Result: "failed", Kind: "status_503", Elapsed: time.Second / 2})
+	m.Checked(registry.Check{Service: "a", Result: "failed", Kind: "status_999", Elapsed: time.Second / 2})
+	m.Checked(registry.Check{Service: "a", Result: "failed", Kind: "status_998", Elapsed: time.Second / 2})
+	m.Checked(registry.Check{Service: "gone", Result: "failed", Kind: "connect", Elapsed: time.Second / 2})
 	requireSamples(t, m,
 		`tollgate_registry_checks_total{origin="portal",result="changed"} 1`,
 		`tollgate_registry_checks_total{origin="portal",result="failed"} 1`,
@@ -181,7 +181,10 @@ func TestSeriesOfWhatIsGoneAreDropped(t *testing.T) {
 
 	// A route that comes while a scrape looks at the declarations keeps its first
 	// calls.
-	w.onAsk = func() { m.callOnce(ok("new", "n")); m.checked("n", "failed", "timeout", 1) }
+	w.onAsk = func() {
+		m.callOnce(ok("new", "n"))
+		m.Checked(registry.Check{Service: "n", Result: "failed", Kind: "timeout", Elapsed: time.Second})
+	}
 	scrape(t, m)
 	w.onAsk = nil
 	w.declare(routeOf("new", "n"))
@@ -252,7 +255,7 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 func TestExpositionIsCleanAndAsksOnce(t *testing.T) {
 	w, m := newWorld(routeOf("claims", "a"))
 	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true})
-	m.checked("a", "failed", "timeout", 1)
+	m.Checked(registry.Check{Service: "a", Result: "failed", Kind: "timeout", Elapsed: time.Second})
 	problems, err := testutil.GatherAndLint(m.gatherer)
 	if err != nil {
 		t.Fatal(err)
