@@ -68,6 +68,14 @@ func TestMetricsOfRealCalls(t *testing.T) {
 			t.Errorf("%s is %v (there: %v), want %v", name, got, ok, want)
 		}
 	}
+	for _, name := range []string{
+		`tollgate_registry_checks_total{origin="portal",result="changed"}`, `tollgate_registry_checks_total{origin="manifest",result="changed"}`,
+		`tollgate_registry_check_duration_seconds_count{origin="portal"}`, `tollgate_registry_check_duration_seconds_count{origin="manifest"}`,
+	} {
+		if samples[name] != 1 {
+			t.Errorf("%s is %v after the first load, want 1", name, samples[name])
+		}
+	}
 	if age, ok := samples[`tollgate_route_snapshot_age_seconds{route="svc"}`]; !ok || age < 0 || age > 3600 {
 		t.Errorf("age of the list: %v (there: %v)", age, ok)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"tollgate/registry"
@@ -267,6 +268,48 @@ func TestExpositionIsCleanAndAsksOnce(t *testing.T) {
 	scrape(t, m)
 	if w.asked != 1 {
 		t.Errorf("a scrape asked for the status %d times", w.asked)
+	}
+}
+
+// The names are relied on by alerts and dashboards.
+func TestEveryMetricIsThere(t *testing.T) {
+	w, _ := newWorld(routeOf("claims", "a"))
+	w.status.Portal = &registry.OriginStatus{Condition: registry.Healthy}
+	m := NewMetrics(MetricsOptions{
+		Status:   w.Status,
+		Ready:    func() bool { return true },
+		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 1} },
+		Redis:    func() (bool, int) { return true, 0 },
+	})
+	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true})
+	m.Checked(registry.Check{Service: "a", Result: registry.CheckFailed, Kind: registry.FailedTimeout})
+	families, err := m.gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	foreign := 0
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "tollgate_") {
+			got = append(got, f.GetName())
+		} else if strings.HasPrefix(f.GetName(), "go_") || strings.HasPrefix(f.GetName(), "process_") {
+			foreign++
+		} else {
+			t.Errorf("a metric called %s", f.GetName())
+		}
+	}
+	want := []string{
+		"tollgate_build_info", "tollgate_bundle_status", "tollgate_call_duration_seconds", "tollgate_calls_in_flight", "tollgate_calls_total",
+		"tollgate_cost_header_missing_total", "tollgate_portal_status", "tollgate_ready", "tollgate_redis_failures", "tollgate_redis_up",
+		"tollgate_registry_check_duration_seconds", "tollgate_registry_check_failures_total", "tollgate_registry_checks_total",
+		"tollgate_route_refused", "tollgate_route_snapshot", "tollgate_route_snapshot_age_seconds", "tollgate_route_tools",
+		"tollgate_upstream_duration_seconds", "tollgate_upstream_in_flight",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if foreign < 10 {
+		t.Errorf("%d metrics of Go and the process", foreign)
 	}
 }
 
