@@ -32,7 +32,7 @@ func attrsOf(span sdktrace.ReadOnlySpan) map[string]string {
 		switch a.Key {
 		case attrMethod, attrService, attrAddress, attrPort:
 		default:
-			attrs[string(a.Key)] = a.Value.Emit()
+			attrs[string(a.Key)] = a.Value.String()
 		}
 	}
 	return attrs
