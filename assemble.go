@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync/atomic"
 
 	"tollgate/config"
 	"tollgate/fixtures"
@@ -20,6 +21,7 @@ type parts struct {
 	upstream *upstream.Client
 	registry *registry.Registry
 	server   *server.Server
+	draining atomic.Bool // set when serve begins to leave
 }
 
 // load reads the configuration file, if there is one, and makes sure that
@@ -83,7 +85,7 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	}
 	c := p.config
 	version, _ := build()
-	if p.upstream, err = upstream.New(c.Upstream, version, log); err != nil {
+	if p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log}); err != nil {
 		return err
 	}
 	p.registry, err = registry.New(registry.Options{
