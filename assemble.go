@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"tollgate/config"
 	"tollgate/fixtures"
 	"tollgate/registry"
 	"tollgate/server"
+	"tollgate/server/management"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
 )
@@ -23,6 +25,7 @@ type parts struct {
 	upstream *upstream.Client
 	registry *registry.Registry
 	server   *server.Server
+	draining atomic.Bool // set when serve begins to leave
 	metrics  *telemetry.Metrics
 	tracing  *telemetry.Tracing
 }
@@ -128,6 +131,7 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 		Version:  version,
 		Commit:   commit,
 		Status:   func() registry.Status { return p.registry.Status() },
+		Ready:    func() bool { return management.Ready(p.registry, p.draining.Load()).Status == management.Up },
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 	})
 	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -20,7 +19,6 @@ type operator struct {
 	pprof    bool
 	options  transport.ManagementOptions
 	listener *transport.Management // nil: not open
-	draining atomic.Bool
 	log      *slog.Logger
 }
 
@@ -43,8 +41,9 @@ func (c serveCmd) newOperator(p *parts, level *slog.LevelVar, log *slog.Logger) 
 				ProtocolVersions: mcp.SupportedProtocolVersions(),
 			},
 			Registry: p.registry,
+			Metrics:  p.metrics.Handler(),
 			Level:    level,
-			Draining: o.draining.Load,
+			Draining: p.draining.Load,
 			Pprof:    c.Pprof,
 			Logger:   log,
 		}),
