@@ -8,6 +8,7 @@ import (
 
 	"tollgate/config"
 	"tollgate/fixtures"
+	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server"
 	"tollgate/server/upstream"
@@ -19,6 +20,7 @@ type parts struct {
 	config   *config.Config
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
+	redis    *redisconn.Conn // nil without redis.url
 	registry *registry.Registry
 	server   *server.Server
 	draining atomic.Bool // set when serve begins to leave
@@ -88,6 +90,11 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	if p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log}); err != nil {
 		return err
 	}
+	if c.Redis.URL != "" {
+		if p.redis, err = redisconn.Open(redisconn.Options{Config: c.Redis, Logger: log}); err != nil {
+			return err
+		}
+	}
 	p.registry, err = registry.New(registry.Options{
 		Config:    c.Registry.Config,
 		Routes:    c.StaticRoutes(),
@@ -134,6 +141,9 @@ func (p *parts) portalHost() []string {
 func (p *parts) close() {
 	if p.registry != nil {
 		p.registry.Close()
+	}
+	if p.redis != nil {
+		p.redis.Close()
 	}
 	if p.upstream != nil {
 		p.upstream.Close()
