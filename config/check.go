@@ -13,6 +13,7 @@ import (
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -34,6 +35,9 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	}
 	for _, err := range flatten(c.Redis.Validate()) {
 		k.take("redis", err)
+	}
+	for _, err := range flatten(c.Telemetry.Validate()) {
+		k.take("telemetry", err)
 	}
 	if c.ManagementChosen {
 		k.twoListeners(c.Transport)
@@ -72,6 +76,8 @@ func (k *checker) take(section string, err error) {
 	} else if e, ok := errors.AsType[*redisconn.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
 	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
+	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
 	} else {
 		k.report(section, "%v", err)

@@ -10,6 +10,7 @@ import (
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	// Redis is where last-good values are kept across restarts and shared by
 	// replicas. Without a URL there is none.
 	Redis redisconn.Config `yaml:"redis"`
+
+	Telemetry telemetry.Config `yaml:"telemetry"`
 }
 
 // Registry is the registry section: how origins are asked, and the routes that
@@ -83,10 +86,9 @@ func Default() *Config {
 // refused rather than ignored: an operator who configures a budget must not
 // believe that it is kept.
 var notBuilt = map[string]string{
-	"auth":      "authentication",
-	"cost":      "cost budgets",
-	"handles":   "state handles",
-	"telemetry": "telemetry export",
+	"auth":    "authentication",
+	"cost":    "cost budgets",
+	"handles": "state handles",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.

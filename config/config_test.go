@@ -211,11 +211,13 @@ shutdown:
 			"4:3: redis.keyPrefix: must be 1 to 64",
 			"5:3: redis.caFile: open ",
 		}},
-		"what is not built": {"auth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\n", []string{
+		"a collector that cannot be one": {"registry: {routes: {a: [{id: a, manifestUrl: \"http://h/m\", baseEndpoint: \"http://h\"}]}}\ntelemetry:\n  otlpEndpoint: https://user:secret@collector\n", []string{
+			"3:3: telemetry.otlpEndpoint: must not hold credentials",
+		}},
+		"what is not built": {"auth: {mode: none}\ncost:\nhandles: {}\n", []string{
 			"1:1: auth: this build has no authentication",
 			"2:1: cost: this build has no cost budgets",
 			"3:1: handles: this build has no state handles",
-			"4:1: telemetry: this build has no telemetry export",
 		}},
 	}
 	for name, test := range tests {

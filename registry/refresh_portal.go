@@ -92,6 +92,9 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 		}
 		r.portal.known = tagged[index]{r.index.Load(), doc.etag}
 	}
+	for _, rt := range r.known().routes {
+		r.settle(rt)
+	}
 	r.succeeded(o, next)
 	r.loader.add(r, toFetch)
 	return result
@@ -211,6 +214,7 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
 	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
+	rt.noteUnsettled()
 	route := slog.String("route", string(rt.key))
 	switch {
 	case told == ends:
