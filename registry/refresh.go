@@ -60,11 +60,15 @@ func (r *Registry) joinPortal(key RouteKey) *flight {
 
 // joinServices returns the flights of the route's services, started for those
 // that are due, and the services they are of: all but those of except. A refused
-// merge makes all of them due on the route's own clock.
+// merge makes all of them due on the route's own clock. While the route has no
+// list, the reading of its copy comes first.
 func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*service, flights []*flight) {
 	rt := r.route(key)
 	if rt == nil {
 		return nil, nil
+	}
+	if f := r.joinCopy(rt); f != nil {
+		flights = append(flights, f)
 	}
 	retry := r.takeRetry(rt)
 	for _, s := range rt.live.Load().services {
@@ -108,23 +112,43 @@ type patience struct {
 	began time.Duration
 }
 
-// wait returns when f is over or its caller should wait no longer. Its error is
-// the context's.
+// wait returns when f is over or its caller should wait no longer: what it
+// waited for may have come from elsewhere. Its error is the context's.
 func (p *patience) wait(f *flight) error {
-	left := p.deadline(f) - p.r.now()
-	if left <= 0 {
+	for {
+		news, known := p.news()
+		left := p.deadline(f) - p.r.now()
+		if left <= 0 {
+			return p.ctx.Err()
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-f.done:
+		case <-timer.C:
+		case <-p.ctx.Done():
+		case <-news:
+			timer.Stop()
+			if known || p.r.route(p.key) == nil {
+				continue // a list to go on with, or still nothing
+			}
+		}
+		timer.Stop()
 		return p.ctx.Err()
 	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-f.done:
-		return nil
-	case <-timer.C:
-		return nil
-	case <-p.ctx.Done():
-		return p.ctx.Err()
+}
+
+// news is what may end a wait early: the first registry answer or copy while
+// there was none, which may tell what to fetch for the route; then, when the
+// route is known, its first list. nil = neither can come.
+func (p *patience) news() (news <-chan struct{}, known bool) {
+	rt := p.r.route(p.key)
+	switch {
+	case rt == nil && p.r.index.Load() == nil:
+		return p.r.indexed, false
+	case rt == nil || rt.live.Load().snapshot != nil:
+		return nil, rt != nil
 	}
+	return rt.listed, true
 }
 
 // deadline is until when the request waits for f. With a snapshot at hand that

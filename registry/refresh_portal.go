@@ -5,18 +5,21 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 )
 
 // portal is the origin of routes.
 type portal struct {
 	origin
-	missAt time.Duration // when an unknown route may cause a check again; under Registry.mu
+	missAt   time.Duration // when an unknown route may cause a check again; under Registry.mu
+	applying sync.Mutex    // held while an answer or a copy comes into force
 }
 
 // index is one accepted registry answer. It is immutable; the routes and
 // services it names live on from one index to the next.
 type index struct {
+	source   Source // SourceOrigin, or SourceRedis when it was a copy
 	revision string
 	declared []RouteKey // of all routes in the answer, whatever is kept of them here; sorted, not nil
 	routes   map[RouteKey]*route
@@ -65,24 +68,42 @@ func (r *Registry) checkPortal(ctx context.Context) {
 func (r *Registry) portalAnswered(answer *Declaration) {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
+	warmed := answer.keepsSome() && r.warmPortal()
 	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
+			if warmed {
+				r.loader.add(r, r.allRoutes())
+			}
 			return
 		}
 	}
 	o.emptyOver()
-	changed := r.apply(answer)
+	r.portal.applying.Lock()
+	changed := r.apply(answer, SourceOrigin)
+	r.portal.applying.Unlock()
 	r.succeeded(o, next)
+	r.keeper.changed(r, portalCopyKey)
+	if warmed {
+		changed = r.allRoutes()
+	}
 	r.loader.add(r, changed)
 }
 
+// keepsSome reports whether an answer may leave routes as they were. A new
+// process knows from the copy how that is.
+func (d *Declaration) keepsSome() bool {
+	invalid := func(entry Route) bool { return len(entry.Breaches) > 0 }
+	return len(d.Routes) == 0 || slices.ContainsFunc(d.Routes, invalid)
+}
+
 // apply puts an accepted answer into force: the whole state of routes. Only
-// routes whose entry changed are touched. It returns the services to fetch for
-// them. Applications follow each other; they never run side by side.
-func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
+// routes whose entry changed are touched. It returns those. Applications follow
+// each other; they never run side by side.
+func (r *Registry) apply(answer *Declaration, source Source) (changed []*route) {
 	old := r.known()
 	a := application{r: r, old: old, idx: &index{
+		source:   source,
 		revision: answer.Revision,
 		declared: make([]RouteKey, 0, len(answer.Routes)),
 		routes:   make(map[RouteKey]*route, len(answer.Routes)),
@@ -95,7 +116,9 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
 			a.route(entry)
 		}
 	}
-	r.index.Store(a.idx)
+	if r.index.Swap(a.idx) == nil {
+		close(r.indexed)
+	}
 	for key, rt := range old.routes {
 		if a.idx.routes[key] == nil {
 			r.retire(rt)
@@ -103,13 +126,9 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
 	}
 	a.redeclare()
 	for _, c := range a.changes {
-		for i, s := range c.services {
-			if c.declared[i].Enabled {
-				toFetch = append(toFetch, s)
-			}
-		}
+		changed = append(changed, c.route)
 	}
-	return toFetch
+	return changed
 }
 
 // application is one registry answer on its way into force.
@@ -171,11 +190,11 @@ func (a *application) service(rt *route, d Service) *service {
 	return s
 }
 
-// servedManifest is the manifest the route serves of a service, or nil.
+// servedManifest is served for callers without the lock.
 func (rt *route) servedManifest(key ServiceKey) *Manifest {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.outcome.used[key]
+	return rt.served(key)
 }
 
 // noteBreaches remembers why a route's newest entry is not in use, and says so

@@ -2,14 +2,12 @@ package registry
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"tollgate/jsonwire"
 )
 
 // recheckInterval is the least time between two checks of one service caused by
@@ -37,6 +35,9 @@ type service struct {
 	revision atomic.Pointer[string]   // what the last answer called itself
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
+
+	parsing  sync.Mutex // held while a manifest is read
+	readings []reading  // of manifests that came from somewhere; under parsing
 }
 
 func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
@@ -47,13 +48,10 @@ func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	return s
 }
 
-// newest is the manifest to serve: the last-good, or the file while attempts to
-// fetch one were in vain. An empty answer that is not confirmed does not end
-// that: the file's tools are what it would replace.
-func (s *service) newest() *Manifest {
-	if m := s.good.Load(); m != nil {
-		return m
-	}
+// file is the manifest of the fallback file, while attempts to fetch one are in
+// vain; else nil. An empty answer that is not confirmed does not end that: the
+// file's tools are what it would replace.
+func (s *service) file() *Manifest {
 	if s.fallback != nil && s.triedInVain() {
 		return s.fallback
 	}
@@ -63,14 +61,11 @@ func (s *service) newest() *Manifest {
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
 func (r *Registry) checkService(ctx context.Context, s *service) {
-	m := s.good.Load()
+	var m *Manifest
 	var findings []Finding
 	data, failure := r.fetch.get(ctx, target{url: s.url, maxBytes: r.config.Manifest.MaxBytes})
-	// The same bytes make the same manifest. Nearly all refreshes bring those,
-	// and compiling every schema of them anew would be their whole cost.
-	if failure == nil && (m == nil || !bytes.Equal(m.Raw, jsonwire.TrimBOM(data))) {
-		m, findings = ParseManifest(data, r.manifestRules(s.key))
-		if m == nil {
+	if failure == nil {
+		if m, findings = r.parse(s, data); m == nil {
 			failure = invalid(InvalidManifest, findings)
 		}
 	}
@@ -99,7 +94,7 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) {
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
-	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
+	if len(m.Tools) == 0 && r.losesTools(s) {
 		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
 			r.succeeded(&s.origin, min(next, recheck))
 			return
@@ -107,13 +102,16 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 	}
 	s.emptyOver()
 	s.revision.Store(&m.Revision)
-	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
+	before := s.good.Load()
+	changed := before == nil || before.Hash != m.Hash
+	if changed {
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
 	r.succeeded(&s.origin, next)
+	r.keepUsers(s, changed)
 }
 
 // logChange says what the service's team should know about a new manifest.

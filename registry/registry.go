@@ -66,6 +66,9 @@ type Options struct {
 	// Routes are the static routes that stand in for a Portal.
 	Routes []Route
 
+	// Store keeps last-good copies beyond the life of the process. Default: none.
+	Store Store
+
 	// Transport sends the fetches. It follows no redirects and guards addresses;
 	// required.
 	Transport http.RoundTripper
@@ -74,7 +77,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// OnlyRoute keeps just this route of what is declared; no other route's
-	// services are fetched. Default "": all routes.
+	// services are fetched, and no other's copy is touched, the Portal's neither.
+	// Default "": all routes.
 	OnlyRoute RouteKey
 }
 
@@ -89,12 +93,15 @@ type Registry struct {
 	only      RouteKey
 	fallbacks map[serviceID]*Manifest
 	fetch     fetcher
+	store     Store // nil: none
 	log       *slog.Logger
 	born      time.Time // zero of Registry times
 
 	portal    *portal // nil: routes are static
 	index     atomic.Pointer[index]
+	indexed   chan struct{} // closed when there is an index
 	loader    loader
+	keeper    keeper
 	notices   notices
 	watches   watches
 	preloaded chan struct{}
@@ -124,8 +131,10 @@ func New(o Options) (*Registry, error) {
 		only:      o.OnlyRoute,
 		fallbacks: make(map[serviceID]*Manifest),
 		fetch:     fetcher{o.Transport, o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout},
+		store:     o.Store,
 		log:       o.Logger,
 		born:      time.Now(),
+		indexed:   make(chan struct{}),
 		preloaded: make(chan struct{}),
 	}
 	if r.log == nil {
@@ -242,7 +251,7 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 // It is called once.
 func (r *Registry) Start() {
 	if r.portal == nil {
-		r.apply(&Declaration{Routes: r.static})
+		r.apply(&Declaration{Routes: r.static}, SourceOrigin)
 	}
 	r.spawn(r.preload)
 }
