@@ -7,7 +7,8 @@ import (
 )
 
 // freshen checks what is due for a request on a route: the Portal and the
-// route's services, together, then what the Portal's answer made due. wait is
+// route's services, together, then what the Portal's answer, or a copy in its
+// place, made due. wait is
 // called for every flight and may return early: flights go on without it. An
 // error of wait ends freshen.
 func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
@@ -18,11 +19,19 @@ func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 			return err
 		}
 	}
-	if portal == nil {
-		return nil
+	if portal != nil {
+		if err := wait(portal); err != nil {
+			return err
+		}
 	}
-	if err := wait(portal); err != nil {
-		return err
+	copied := r.joinPortalCopy() // still no answer: the copy stands in
+	if copied != nil {
+		if err := wait(copied); err != nil {
+			return err
+		}
+	}
+	if portal == nil && copied == nil {
+		return nil
 	}
 	_, flights = r.joinServices(key, joined)
 	for _, f := range flights {
@@ -67,7 +76,7 @@ func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*serv
 	if rt == nil {
 		return nil, nil
 	}
-	if f := r.joinCopy(rt); f != nil {
+	if f := r.joinRouteCopy(rt); f != nil {
 		flights = append(flights, f)
 	}
 	retry := r.takeRetry(rt)

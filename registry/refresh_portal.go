@@ -13,7 +13,8 @@ import (
 type portal struct {
 	origin
 	missAt   time.Duration // when an unknown route may cause a check again; under Registry.mu
-	applying sync.Mutex    // held while an answer or a copy comes into force
+	copied   copyReader
+	applying sync.Mutex // held while an answer or a copy comes into force
 }
 
 // index is one accepted registry answer. It is immutable; the routes and
@@ -68,7 +69,12 @@ func (r *Registry) checkPortal(ctx context.Context) {
 func (r *Registry) portalAnswered(answer *Declaration) {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
-	warmed := answer.keepsSome() && r.warmPortal()
+	warmed := false
+	if answer.keepsSome() {
+		if f := r.joinPortalCopy(); f != nil {
+			warmed = r.over(f.done) && r.index.Load() != nil
+		}
+	}
 	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))

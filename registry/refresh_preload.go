@@ -51,7 +51,9 @@ func (r *Registry) preloadPortal() bool {
 		case <-time.After(r.config.RefreshWait):
 		case <-r.ctx.Done():
 		}
-		r.warmPortal()
+		if f := r.joinPortalCopy(); f != nil {
+			r.over(f.done)
+		}
 	}
 	if idx := r.index.Load(); idx != nil && idx.source == SourceRedis {
 		return r.ctx.Err() == nil // the Portal's flight goes on
@@ -132,7 +134,7 @@ func (l *loader) add(r *Registry, routes []*route) {
 	var copies []*route
 	var services []*service
 	for _, rt := range routes {
-		if r.wantsCopy(rt) {
+		if r.store != nil && rt.wantsCopy() {
 			copies = append(copies, rt)
 		} else {
 			services = append(services, r.dueServices(rt)...)
@@ -188,7 +190,7 @@ func (l *loader) work(r *Registry) {
 		rt, s := l.take()
 		switch {
 		case rt != nil:
-			if f := r.joinCopy(rt); f != nil {
+			if f := r.joinRouteCopy(rt); f != nil {
 				r.over(f.done)
 			}
 			l.finished(rt)

@@ -16,11 +16,10 @@ type route struct {
 	key  RouteKey
 	live atomic.Pointer[live]
 
-	listed  chan struct{}          // closed when the route gets its first list
-	missAt  time.Duration          // when an unknown tool may cause a check again; under Registry.mu
-	retryAt atomic.Int64           // when a refused merge may cause a check again, in Registry time
-	copying atomic.Pointer[flight] // the reading of its copy under way; nil = none. Set under Registry.mu
-	copyAt  atomic.Int64           // when the copy may be read again, in Registry time
+	listed  chan struct{} // closed when the route gets its first list
+	missAt  time.Duration // when an unknown tool may cause a check again; under Registry.mu
+	retryAt atomic.Int64  // when a refused merge may cause a check again, in Registry time
+	copied  copyReader
 
 	mu       sync.Mutex // held while the route changes: publications are in order
 	declared []Service  // the last-good declaration, sorted by key; nil = there never was one

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -68,63 +69,75 @@ func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
 	return &p, nil
 }
 
-// warmPortal puts the Portal's copy into force while nothing else is. It reports
-// whether it did.
-func (r *Registry) warmPortal() (warmed bool) {
-	if r.store == nil || r.index.Load() != nil {
-		return false
-	}
-	r.survive("the copy of the Portal", func() {
-		p, _ := r.readPortalCopy(r.ctx)
-		if p == nil {
-			return
-		}
-		r.portal.applying.Lock()
-		defer r.portal.applying.Unlock()
-		if r.index.Load() == nil { // the Portal may have answered meanwhile
-			r.apply(p.declaration(), SourceRedis)
-			warmed = true
-			r.log.LogAttrs(r.ctx, slog.LevelInfo, "routes are those of the last-good copy until the Portal answers", slog.Int("routes", len(p.Routes)))
-		}
-	})
-	return warmed
+// copyReader is the reading of one copy over time.
+type copyReader struct {
+	flight atomic.Pointer[flight] // under way; nil = none. Set under Registry.mu
+	next   atomic.Int64           // not before this Registry time
 }
 
-// wantsCopy reports whether the route's copy may be of use and is due to be
-// read: before its manifests were fetched, and then on the retry clock for as
-// long as the route has no list.
-func (r *Registry) wantsCopy(rt *route) bool {
-	l := rt.live.Load()
-	return r.store != nil && l.snapshot == nil && len(l.services) > 0 && r.now() >= time.Duration(rt.copyAt.Load())
-}
-
-// joinCopy returns the reading of the route's copy that is under way, or a new
-// one if it is wanted; nil when there is nothing to wait for.
-func (r *Registry) joinCopy(rt *route) *flight {
-	if rt.copying.Load() == nil && !r.wantsCopy(rt) {
+// joinCopy returns the reading that is under way or, if it is wanted and the
+// retry clock allows it, a new one by read; nil when there is nothing to wait
+// for. Like every flight it belongs to nobody who waits for it.
+func (r *Registry) joinCopy(c *copyReader, wanted func() bool, read func()) *flight {
+	due := func() bool { return r.store != nil && r.now() >= time.Duration(c.next.Load()) && wanted() }
+	if c.flight.Load() == nil && !due() {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := rt.copying.Load(); f != nil {
+	if f := c.flight.Load(); f != nil {
 		return f
 	}
-	if !r.wantsCopy(rt) {
+	if !due() {
 		return nil
 	}
 	f := &flight{began: r.now(), done: make(chan struct{})}
-	rt.copying.Store(f)
-	read := func() {
+	c.flight.Store(f)
+	fly := func() {
 		defer close(f.done)
-		defer rt.copying.Store(nil)
-		r.survive("the copy of a route", func() { r.warmRoute(rt) })
-		rt.copyAt.Store(int64(r.now() + r.config.RetryInterval))
+		defer c.flight.Store(nil)
+		r.survive("the reading of a copy", read)
+		c.next.Store(int64(r.now() + r.config.RetryInterval))
 	}
-	if !r.spawnLocked(read) {
-		rt.copying.Store(nil)
+	if !r.spawnLocked(fly) {
+		c.flight.Store(nil)
 		return nil
 	}
 	return f
+}
+
+// joinPortalCopy is joinCopy for the Portal's copy, which is of use while no
+// answer or copy is in force.
+func (r *Registry) joinPortalCopy() *flight {
+	if r.portal == nil {
+		return nil
+	}
+	return r.joinCopy(&r.portal.copied, func() bool { return r.index.Load() == nil }, r.warmPortal)
+}
+
+// joinRouteCopy is joinCopy for the copy of a route.
+func (r *Registry) joinRouteCopy(rt *route) *flight {
+	return r.joinCopy(&rt.copied, rt.wantsCopy, func() { r.warmRoute(rt) })
+}
+
+// wantsCopy reports whether the route's copy is of use: while it has no list.
+func (rt *route) wantsCopy() bool {
+	l := rt.live.Load()
+	return l.snapshot == nil && len(l.services) > 0
+}
+
+// warmPortal puts the Portal's copy into force while nothing else is.
+func (r *Registry) warmPortal() {
+	p, _ := r.readPortalCopy(r.ctx)
+	if p == nil {
+		return
+	}
+	r.portal.applying.Lock()
+	defer r.portal.applying.Unlock()
+	if r.index.Load() == nil { // the Portal may have answered meanwhile
+		r.apply(p.declaration(), SourceRedis)
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, "routes are those of the last-good copy until the Portal answers", slog.Int("routes", len(p.Routes)))
+	}
 }
 
 // warmRoute reads the route's copy and makes what can be made of it.
@@ -263,7 +276,7 @@ func (r *Registry) losesTools(s *service) bool {
 		}
 	}
 	for _, rt := range r.users(s) {
-		if f := r.joinCopy(rt); f != nil {
+		if f := r.joinRouteCopy(rt); f != nil {
 			r.over(f.done) // bounded by the Store
 		}
 		if m := rt.copyOf(s.key); m != nil && len(m.Tools) > 0 {
