@@ -85,15 +85,19 @@ func (r *Registry) portalAnswered(answer *Declaration) {
 		}
 	}
 	o.emptyOver()
-	r.portal.applying.Lock()
-	changed := r.apply(answer, SourceOrigin)
-	r.portal.applying.Unlock()
+	changed := r.portalSays(answer)
 	r.succeeded(o, next)
 	r.keeper.changed(r, portalCopyKey)
 	if warmed {
 		changed = r.allRoutes()
 	}
 	r.loader.add(r, changed)
+}
+
+func (r *Registry) portalSays(answer *Declaration) (changed []*route) {
+	r.portal.applying.Lock()
+	defer r.portal.applying.Unlock()
+	return r.apply(answer, SourceOrigin)
 }
 
 // keepsSome reports whether an answer may leave routes as they were. A new
