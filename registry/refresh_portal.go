@@ -13,6 +13,7 @@ import (
 type portal struct {
 	origin
 	missAt   time.Duration // when an unknown route may cause a check again; under Registry.mu
+	known    tagged[index] // the index in force with the ETag of its answer; of the flight alone
 	copied   copyReader
 	applying sync.Mutex // held while an answer or a copy comes into force
 }
@@ -45,12 +46,13 @@ func (r *Registry) users(s *service) []*route { return r.known().users[s] }
 // checkPortal fetches the registry answer once.
 func (r *Registry) checkPortal(ctx context.Context) {
 	var answer *Declaration
-	data, failure := r.fetch.get(ctx, target{
+	doc, failure := r.fetch.get(ctx, target{
 		url: r.config.Portal.URL, token: r.config.Portal.Token, maxBytes: r.config.Portal.MaxBytes,
+		etag: r.portal.known.etagOf(r.index.Load()),
 	})
-	if failure == nil {
+	if failure == nil && !doc.notModified {
 		var findings []Finding
-		answer, findings = ParsePortal(data)
+		answer, findings = ParsePortal(doc.data)
 		if answer == nil {
 			failure = invalid(InvalidRegistry, findings)
 		}
@@ -59,45 +61,52 @@ func (r *Registry) checkPortal(ctx context.Context) {
 		return
 	}
 	if failure != nil {
+		if failure.refused() {
+			r.portal.known = tagged[index]{}
+		}
 		r.failed(&r.portal.origin, failure)
 	} else {
-		r.portalAnswered(answer)
+		r.portalAnswered(answer, doc)
 	}
 	r.wakeWatches(nil)
 }
 
-func (r *Registry) portalAnswered(answer *Declaration) {
+// portalAnswered puts answer, made of doc, into force. When doc says that the
+// index in force is the newest there is no answer, and nothing to do but to note
+// that.
+func (r *Registry) portalAnswered(answer *Declaration, doc document) {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
-	warmed := false
-	if answer.keepsSome() {
-		if f := r.joinPortalCopy(); f != nil {
-			warmed = r.over(f.done) && r.index.Load() != nil
-		}
+	if doc.notModified {
+		o.emptyOver()
+		r.succeeded(o, next)
+		r.keeper.checked(r, portalCopyKey)
+		return
+	}
+	if answer.keepsSome() && r.awaitPortalCopy() {
+		defer func() { r.loader.add(r, r.allRoutes()) }()
 	}
 	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
-			if warmed {
-				r.loader.add(r, r.allRoutes())
-			}
 			return
 		}
 	}
 	o.emptyOver()
-	changed := r.portalSays(answer)
+	changed := r.portalSays(answer, doc)
 	r.succeeded(o, next)
 	r.keeper.changed(r, portalCopyKey)
-	if warmed {
-		changed = r.allRoutes()
-	}
 	r.loader.add(r, changed)
 }
 
-func (r *Registry) portalSays(answer *Declaration) (changed []*route) {
+// portalSays puts an answer, made of doc, into force and returns the routes that
+// it changed.
+func (r *Registry) portalSays(answer *Declaration, doc document) (changed []*route) {
 	r.portal.applying.Lock()
 	defer r.portal.applying.Unlock()
-	return r.apply(answer, SourceOrigin)
+	changed = r.apply(answer, SourceOrigin)
+	r.portal.known = tagged[index]{r.index.Load(), doc.etag}
+	return changed
 }
 
 // keepsSome reports whether an answer may leave routes as they were. A new

@@ -51,9 +51,7 @@ func (r *Registry) preloadPortal() bool {
 		case <-time.After(r.config.RefreshWait):
 		case <-r.ctx.Done():
 		}
-		if f := r.joinPortalCopy(); f != nil {
-			r.over(f.done)
-		}
+		r.awaitPortalCopy()
 	}
 	if idx := r.index.Load(); idx != nil && idx.source == SourceRedis {
 		return r.ctx.Err() == nil // the Portal's flight goes on

@@ -34,6 +34,10 @@ type service struct {
 	good     atomic.Pointer[Manifest] // the last-good; nil = never had one. Set by the flight
 	revision atomic.Pointer[string]   // what the last answer called itself
 
+	// known is good with the ETag of the last answer that counted; nil = the next
+	// fetch is unconditional. The flight sets it; a changed declaration clears it.
+	known atomic.Pointer[tagged[Manifest]]
+
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 
 	parsing  sync.Mutex // held while a manifest is read
@@ -61,11 +65,13 @@ func (s *service) file() *Manifest {
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
 func (r *Registry) checkService(ctx context.Context, s *service) {
-	var m *Manifest
+	m := s.good.Load()
 	var findings []Finding
-	data, failure := r.fetch.get(ctx, target{url: s.url, maxBytes: r.config.Manifest.MaxBytes})
-	if failure == nil {
-		if m, findings = r.parse(s, data); m == nil {
+	doc, failure := r.fetch.get(ctx, target{
+		url: s.url, maxBytes: r.config.Manifest.MaxBytes, etag: s.known.Load().etagOf(m),
+	})
+	if failure == nil && !doc.notModified {
+		if m, findings = r.parse(s, doc.data); m == nil {
 			failure = invalid(InvalidManifest, findings)
 		}
 	}
@@ -73,9 +79,12 @@ func (r *Registry) checkService(ctx context.Context, s *service) {
 		return // the gateway is closing; that says nothing about the service
 	}
 	if failure != nil {
+		if failure.refused() {
+			s.known.Store(nil)
+		}
 		r.serviceFailed(s, failure)
 	} else {
-		r.serviceAnswered(s, m, findings)
+		r.serviceAnswered(s, m, doc, findings)
 	}
 	r.wakeWatches(s)
 }
@@ -91,7 +100,9 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 	}
 }
 
-func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) {
+// serviceAnswered takes m, made of doc, or what s has when doc says that it is
+// the newest.
+func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) {
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
 	if len(m.Tools) == 0 && r.losesTools(s) {
@@ -101,7 +112,9 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 		}
 	}
 	s.emptyOver()
-	s.revision.Store(&m.Revision)
+	if !doc.notModified {
+		s.revision.Store(&m.Revision)
+	}
 	before := s.good.Load()
 	changed := before == nil || before.Hash != m.Hash
 	if changed {
@@ -109,6 +122,9 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 		s.good.Store(m)
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
+	}
+	if !doc.notModified {
+		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
 	r.keepUsers(s, changed)

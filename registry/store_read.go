@@ -115,6 +115,13 @@ func (r *Registry) joinPortalCopy() *flight {
 	return r.joinCopy(&r.portal.copied, func() bool { return r.index.Load() == nil }, r.warmPortal)
 }
 
+// awaitPortalCopy reads the Portal's copy if it is of use, and reports whether it
+// came into force.
+func (r *Registry) awaitPortalCopy() bool {
+	f := r.joinPortalCopy()
+	return f != nil && r.over(f.done) && r.index.Load() != nil
+}
+
 // joinRouteCopy is joinCopy for the copy of a route.
 func (r *Registry) joinRouteCopy(rt *route) *flight {
 	return r.joinCopy(&rt.copied, rt.wantsCopy, func() { r.warmRoute(rt) })
