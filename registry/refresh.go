@@ -125,7 +125,8 @@ type patience struct {
 // waited for may have come from elsewhere. Its error is the context's.
 func (p *patience) wait(f *flight) error {
 	for {
-		news, known := p.news()
+		idx := p.r.index.Load()
+		news := p.news(idx)
 		left := p.deadline(f) - p.r.now()
 		if left <= 0 {
 			return p.ctx.Err()
@@ -137,34 +138,37 @@ func (p *patience) wait(f *flight) error {
 		case <-p.ctx.Done():
 		case <-news:
 			timer.Stop()
-			if known || p.r.route(p.key) == nil {
-				continue // a list to go on with, or still nothing
+			if idx == nil && p.r.route(p.key) != nil {
+				return p.ctx.Err() // it is known now what to fetch for the route
 			}
+			continue
 		}
 		timer.Stop()
 		return p.ctx.Err()
 	}
 }
 
-// news is what may end a wait early: the first registry answer or copy while
-// there was none, which may tell what to fetch for the route; then, when the
-// route is known, its first list. nil = neither can come.
-func (p *patience) news() (news <-chan struct{}, known bool) {
-	rt := p.r.route(p.key)
-	switch {
-	case rt == nil && p.r.index.Load() == nil:
-		return p.r.indexed, false
-	case rt == nil || rt.live.Load().snapshot != nil:
-		return nil, rt != nil
+// news is closed when there is a first registry answer or copy, or, with idx in
+// force, a first list of the route. nil = nothing of that kind can come.
+func (p *patience) news(idx *index) <-chan struct{} {
+	if idx == nil {
+		return p.r.indexed
 	}
-	return rt.listed, true
+	if rt := idx.routes[p.key]; rt != nil && rt.live.Load().snapshot == nil {
+		return rt.listed
+	}
+	return nil
 }
 
 // deadline is until when the request waits for f. With a snapshot at hand that
-// is refreshWait, counted from the flight's beginning if that was earlier:
-// those who meet a slow origin late have no reason to wait as long as the first.
+// is refreshWait, counted from the flight's beginning if that was earlier: those
+// who meet a slow origin late have no reason to wait as long as the first. For a
+// copy there is nothing to wait for then.
 func (p *patience) deadline(f *flight) time.Duration {
 	if rt := p.r.route(p.key); rt != nil && rt.live.Load().snapshot != nil {
+		if f.copy {
+			return p.began
+		}
 		return min(p.began, f.began) + p.r.config.RefreshWait
 	}
 	return p.began + p.r.config.ColdWait

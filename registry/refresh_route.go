@@ -142,6 +142,7 @@ func (r *Registry) rebuildLocked(rt *route) {
 	rt.live.Store(&live{snapshot: snapshot, services: on, why: why})
 	if before == nil && snapshot != nil {
 		close(rt.listed)
+		r.keeper.changed(r, routeCopyKey(rt.key))
 	}
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
 		r.logList(snapshot, before == nil)

@@ -91,7 +91,7 @@ func (r *Registry) joinCopy(c *copyReader, wanted func() bool, read func()) *fli
 	if !due() {
 		return nil
 	}
-	f := &flight{began: r.now(), done: make(chan struct{})}
+	f := &flight{began: r.now(), done: make(chan struct{}), copy: true}
 	c.flight.Store(f)
 	fly := func() {
 		defer close(f.done)

@@ -218,6 +218,9 @@ func (rt *route) fetched() (declared []Service, services []*service, manifests m
 	}
 	manifests = make(map[ServiceKey]*Manifest, len(rt.declared))
 	for i, d := range rt.declared {
+		if !d.Enabled {
+			continue
+		}
 		m := rt.outcome.used[d.Key]
 		if m == nil || m == rt.services[i].fallback {
 			m = rt.services[i].good.Load()
