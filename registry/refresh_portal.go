@@ -44,7 +44,7 @@ func (r *Registry) route(key RouteKey) *route { return r.known().routes[key] }
 func (r *Registry) users(s *service) []*route { return r.known().users[s] }
 
 // checkPortal fetches the registry answer once.
-func (r *Registry) checkPortal(ctx context.Context) {
+func (r *Registry) checkPortal(ctx context.Context) (result CheckResult) {
 	var answer *Declaration
 	doc, failure := r.fetch.get(ctx, target{
 		url: r.config.Portal.URL, token: r.config.Portal.Token, maxBytes: r.config.Portal.MaxBytes,
@@ -58,30 +58,33 @@ func (r *Registry) checkPortal(ctx context.Context) {
 		}
 	}
 	if ctx.Err() != nil {
-		return
+		return ""
 	}
 	if failure != nil {
 		if failure.refused() {
 			r.portal.known = tagged[index]{}
 		}
 		r.failed(&r.portal.origin, failure)
+		result = CheckFailed
 	} else {
-		r.portalAnswered(answer, doc)
+		result = r.portalAnswered(answer, doc)
 	}
 	r.wakeWatches(nil)
+	return result
 }
 
 // portalAnswered puts answer, made of doc, into force. When doc says that the
 // index in force is the newest there is no answer, and nothing to do but to note
 // that.
-func (r *Registry) portalAnswered(answer *Declaration, doc document) {
+func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
 	if doc.notModified {
-		o.emptyOver()
+		o.emptyOver(now)
+		r.settleAll()
 		r.succeeded(o, next)
 		r.keeper.checked(r, portalCopyKey)
-		return
+		return CheckNotModified
 	}
 	if answer.keepsSome() && r.awaitPortalCopy() {
 		defer func() { r.loader.add(r, r.allRoutes()) }()
@@ -89,24 +92,35 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) {
 	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
-			return
+			return CheckUnconfirmed
 		}
 	}
-	o.emptyOver()
-	changed := r.portalSays(answer, doc)
+	o.emptyOver(now)
+	routes, changed := r.portalSays(answer, doc)
+	r.settleAll()
 	r.succeeded(o, next)
 	r.keeper.changed(r, portalCopyKey)
-	r.loader.add(r, changed)
+	r.loader.add(r, routes)
+	if changed {
+		return CheckChanged
+	}
+	return CheckUnchanged
 }
 
-// portalSays puts an answer, made of doc, into force and returns the routes that
-// it changed.
-func (r *Registry) portalSays(answer *Declaration, doc document) (changed []*route) {
+// settleAll is settle for all routes.
+func (r *Registry) settleAll() {
+	for _, rt := range r.known().routes {
+		r.settle(rt)
+	}
+}
+
+// portalSays is apply for an answer made of doc.
+func (r *Registry) portalSays(answer *Declaration, doc document) (routes []*route, changed bool) {
 	r.portal.applying.Lock()
 	defer r.portal.applying.Unlock()
-	changed = r.apply(answer, SourceOrigin)
+	routes, changed = r.apply(answer, SourceOrigin)
 	r.portal.known = tagged[index]{r.index.Load(), doc.etag}
-	return changed
+	return routes, changed
 }
 
 // keepsSome reports whether an answer may leave routes as they were. A new
@@ -117,9 +131,10 @@ func (d *Declaration) keepsSome() bool {
 }
 
 // apply puts an accepted answer into force: the whole state of routes. Only
-// routes whose entry changed are touched. It returns those. Applications follow
-// each other; they never run side by side.
-func (r *Registry) apply(answer *Declaration, source Source) (changed []*route) {
+// routes whose entry changed are touched. It returns those, and whether anything
+// is other than it was. Applications follow each other; they never run side by
+// side.
+func (r *Registry) apply(answer *Declaration, source Source) (routes []*route, changed bool) {
 	old := r.known()
 	a := application{r: r, old: old, idx: &index{
 		source:   source,
@@ -145,9 +160,9 @@ func (r *Registry) apply(answer *Declaration, source Source) (changed []*route) 
 	}
 	a.redeclare()
 	for _, c := range a.changes {
-		changed = append(changed, c.route)
+		routes = append(routes, c.route)
 	}
-	return changed
+	return routes, len(a.changes) > 0 || !slices.Equal(old.declared, a.idx.declared) || old.declared == nil
 }
 
 // application is one registry answer on its way into force.
@@ -227,13 +242,21 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	if rt.declared == nil && len(breaches) > 0 {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
+	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
 	route := slog.String("route", string(rt.key))
 	switch {
-	case same:
+	case told == ends:
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, declarationValid, route)
+		return
 	case len(breaches) == 0:
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route declaration is valid again", route)
-	default:
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route declaration is invalid; the route stays as it was", route,
-			slog.String("detail", invalid(InvalidRegistry, breaches).Detail))
+		return
+	case told != nothing:
+		level = slog.LevelWarn
+	case !same && !rt.invalid.flapping:
+		level = rt.levelOfMore(slog.LevelWarn, r.now())
+	case same:
+		return
 	}
+	r.log.LogAttrs(r.ctx, level, "route declaration is invalid; the route stays as it was", route,
+		slog.String("detail", invalid(InvalidRegistry, breaches).Detail), rt.invalid.asFlapping())
 }

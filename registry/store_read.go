@@ -19,7 +19,7 @@ import (
 func (r *Registry) survive(what string, f func()) (whole bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.LogAttrs(r.ctx, slog.LevelError, "panic in the registry", slog.String("at", what),
+			r.log.LogAttrs(r.ctx, r.keeper.panicLevel(r.now()), "panic in the registry", slog.String("at", what),
 				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		}
 	}()
