@@ -151,7 +151,7 @@ func (r *Registry) apply(answer *Declaration, source Source) (routes []*route, c
 		}
 	}
 	if r.index.Swap(a.idx) == nil {
-		close(r.indexed)
+		defer close(r.indexed) // when the routes are what they are
 	}
 	for key, rt := range old.routes {
 		if a.idx.routes[key] == nil {

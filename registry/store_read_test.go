@@ -2,7 +2,6 @@ package registry
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -234,6 +233,37 @@ func TestCopyNeverReplacesWhatTheOriginSaid(t *testing.T) {
 	})
 }
 
+// A copy is over when the origin answered: the service moves to an address where
+// nobody answers, or comes back to the route, and its copy does not come up again.
+func TestCopyDoesNotComeUpAgain(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		s := yesterday(t, w)
+		w.serve(alpha, "a.new")
+		r := w.loaded(t, s.in)
+		wantTools(t, ask(t, r, "plant"), "a.new")
+		moved := alpha
+		moved.domain = "http://elsewhere.test"
+		w.declare(map[string][]svc{"plant": {moved}})
+		w.at(301)
+		wantTools(t, ask(t, r, "plant"), "a.new")
+		wantSource(t, r, "plant", "alpha", SourceMemory, Degraded)
+	})
+	in(t, func(t *testing.T, w *world) {
+		twoRoutes(w)
+		s := yesterday(t, w)
+		w.down(beta.url())
+		r := w.loaded(t, s.in)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two b.one")
+		w.declare(map[string][]svc{"plant": {alpha}})
+		w.at(301)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+		w.declare(map[string][]svc{"plant": {alpha, beta}})
+		w.at(602)
+		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+	})
+}
+
 // A Portal that answers in time is asked alone; its copy is not read.
 func TestPortalThatAnswersNeedsNoCopy(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
@@ -381,143 +411,5 @@ func TestRouteOfTheCopyThatNeverWasValid(t *testing.T) {
 		if unavailable, ok := errors.AsType[*UnavailableError](err); !ok || unavailable.Reason != InvalidDeclaration {
 			t.Errorf("got %v", err)
 		}
-	})
-}
-
-func TestColdRequestIsReleasedByNews(t *testing.T) {
-	in(t, func(t *testing.T, w *world) { // the copy of a route comes while its service hangs
-		onePlant(w)
-		s := yesterday(t, w)
-		w.put(alpha.url(), after(time.Hour, says("")))
-		s.slow(100 * time.Millisecond)
-		r := w.registry(t, s.in)
-		synctest.Wait()
-		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.one a.two") }); took != time.Second {
-			t.Errorf("waited %v, want refreshWait, not coldWait", took)
-		}
-		if took := timed(func() { ask(t, r, "plant") }); took != 0 {
-			t.Errorf("the next one waited %v", took)
-		}
-	})
-	in(t, func(t *testing.T, w *world) { // the list comes by another's request
-		onePlant(w)
-		s := yesterday(t, w)
-		w.put(alpha.url(), after(time.Hour, says("")))
-		s.down()
-		r := w.registry(t, s.in, func(o *Options) { o.Config.Manifest.ReadTimeout, o.Config.RetryInterval = time.Hour, time.Second })
-		time.AfterFunc(2*time.Second, func() { s.up(); r.Snapshot(context.Background(), "plant") })
-		synctest.Wait()
-		if took := timed(func() { wantTools(t, ask(t, r, "plant"), "a.one a.two") }); took != 2*time.Second {
-			t.Errorf("waited %v", took)
-		}
-	})
-}
-
-// The store was away at the start. When it is back, a route without a list
-// finds its copy, no more often than on the retry clock.
-func TestCopyIsReadAgainWhileThereIsNoList(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		onePlant(w)
-		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
-		w.serve(beta, "b.one")
-		s := yesterday(t, w)
-		w.down(alpha.url())
-		s.down()
-		r := w.loaded(t, s.in)
-		s.take()
-		for i := 0; i < 200; i++ {
-			w.at(1 + float64(i)/10)
-			if i == 150 {
-				s.up()
-			}
-			r.Snapshot(t.Context(), "plant")
-		}
-		wantTools(t, ask(t, r, "plant"), "a.one a.two")
-		read := 0
-		for _, op := range s.take() {
-			if op == "get registry:route:plant" {
-				read++
-			}
-		}
-		if read < 3 || read > 5 {
-			t.Errorf("the copy was read %d times in 20 s", read)
-		}
-	})
-}
-
-func TestStartOfManyRoutes(t *testing.T) {
-	const routes = 1000
-	many := func(w *world) {
-		declared := make(map[string][]svc)
-		for i := range routes {
-			declared[fmt.Sprintf("r%03d", i)] = []svc{alpha, beta}
-		}
-		w.declare(declared)
-		w.serve(alpha, "a.one", "a.two")
-		w.serve(beta, "b.one")
-	}
-	in(t, func(t *testing.T, w *world) {
-		many(w)
-		s := yesterday(t, w)
-		for key, value := range s.values { // some copies hold white space, and all are read by one Manifest
-			s.values[key] = value
-		}
-		s.slow(10 * time.Millisecond)
-		w.blackout(false)
-		r := w.registry(t, s.in)
-		time.Sleep(time.Second)
-		same := r.route("r000").copyOf("alpha")
-		for key, rt := range r.known().routes {
-			if rt.live.Load().snapshot == nil || rt.copyOf("alpha") != same || same == nil {
-				t.Fatalf("%s has no list, or a manifest of its own", key)
-			}
-		}
-		if got := r.route("r000").services[0].readings; len(got) != 1 {
-			t.Errorf("%d manifests were read of the same document", len(got))
-		}
-		if s.most != 32 {
-			t.Errorf("%d operations at a time, want fetchConcurrency", s.most)
-		}
-
-		// The origin sends what the copies have: it is not compiled again.
-		many(w)
-		time.Sleep(31 * time.Second)
-		ask(t, r, "r000")
-		if got := r.route("r000").services[0].good.Load(); got != same {
-			t.Error("the origin's document was compiled although the copies have it")
-		}
-		wantSource(t, r, "r999", "alpha", SourceOrigin, Healthy)
-	})
-	in(t, func(t *testing.T, w *world) { // a frozen store costs one time-out, not one for each route
-		many(w)
-		s := newStore(w)
-		s.freeze()
-		r := w.registry(t, s.in)
-		if took := timed(func() { <-r.Preloaded() }); took != 200*time.Millisecond {
-			t.Errorf("the start took %v", took)
-		}
-	})
-}
-
-func TestIdleGatewayLeavesTheStoreAlone(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		twoRoutes(w)
-		s := newStore(w)
-		r := w.loaded(t, s.in)
-		synctest.Wait()
-		s.take()
-		w.forget()
-		time.Sleep(time.Hour)
-		wantOps(t, s)
-		if w.total() != 0 {
-			t.Errorf("%d fetches", w.total())
-		}
-		s.down()
-		w.serve(alpha, "a.new")
-		ask(t, r, "plant")
-		synctest.Wait()
-		s.take()
-		time.Sleep(time.Hour)
-		wantOps(t, s)
 	})
 }
