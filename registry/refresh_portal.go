@@ -224,11 +224,11 @@ func (a *application) service(rt *route, d Service) *service {
 	return s
 }
 
-// servedManifest is served for callers without the lock.
+// servedManifest is the manifest the route serves of a service, or nil.
 func (rt *route) servedManifest(key ServiceKey) *Manifest {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.served(key)
+	return rt.outcome.used[key]
 }
 
 // noteBreaches remembers why a route's newest entry is not in use, and says so

@@ -209,6 +209,7 @@ func TestCopyNeverReplacesWhatTheOriginSaid(t *testing.T) {
 		s.slow(190 * time.Millisecond)
 		r := w.loaded(t, s.in)
 		wantTools(t, ask(t, r, "lab"), "b.one")
+		wantFetches(t, w, portalURL, 0)
 		if _, err := r.Snapshot(t.Context(), "plant"); !errors.Is(err, ErrRouteNotFound) {
 			t.Errorf("a route of the copy: %v", err)
 		}
@@ -261,6 +262,53 @@ func TestCopyDoesNotComeUpAgain(t *testing.T) {
 		w.declare(map[string][]svc{"plant": {alpha, beta}})
 		w.at(602)
 		wantTools(t, ask(t, r, "plant"), "a.one a.two")
+	})
+}
+
+// A copy is read for longer than it is of use.
+func TestCopyThatComesTooLate(t *testing.T) {
+	in(t, func(t *testing.T, w *world) { // what is served came from the origin, at a former address
+		onePlant(w)
+		s := yesterday(t, w)
+		old := s.value(routeCopyKey("plant"))
+		w.serve(alpha, "a.new")
+		r := w.loaded(t, s.in)
+		moved := alpha
+		moved.domain = "http://elsewhere.test"
+		w.declare(map[string][]svc{"plant": {moved}})
+		w.at(301)
+		wantTools(t, ask(t, r, "plant"), "a.new")
+		s.put(routeCopyKey("plant"), old)
+		r.warmRoute(r.route("plant"))
+		wantTools(t, ask(t, r, "plant"), "a.new")
+	})
+	in(t, func(t *testing.T, w *world) { // the route is gone
+		twoRoutes(w)
+		s := yesterday(t, w)
+		w.blackout(false)
+		s.down()
+		var heard changes
+		r := w.made(t, s.in)
+		heard.on(r)
+		r.Start()
+		twoRoutes(w)
+		w.down(alpha.url())
+		w.at(6)
+		ask := func() { r.Snapshot(t.Context(), "lab") }
+		ask()
+		lab := r.route("lab")
+		w.declare(map[string][]svc{"plant": {alpha, beta}})
+		w.at(307)
+		ask()
+		s.up()
+		s.put(routeCopyKey("lab"), string(encodeRouteCopy([]manifestCopy{{"alpha", []byte(manifestOf("alpha", "a.one"))}})))
+		r.warmRoute(lab)
+		synctest.Wait()
+		for _, told := range heard.take() {
+			if strings.HasPrefix(told, "lab: a") {
+				t.Errorf("told %q of a route that is gone", told)
+			}
+		}
 	})
 }
 

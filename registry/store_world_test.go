@@ -79,8 +79,11 @@ type oversize struct{}
 func (oversize) Error() string  { return "too large" }
 func (oversize) TooLarge() bool { return true }
 
-func (s *fakeStore) Set(_ context.Context, key string, value []byte) error {
+func (s *fakeStore) Set(ctx context.Context, key string, value []byte) error {
 	if err := s.begin("set " + key); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.put(key, string(value))

@@ -293,7 +293,7 @@ func holes(view []viewed) bool {
 // routes.
 func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 	idx := r.index.Load()
-	if idx == nil || idx.source != SourceOrigin || r.only != "" {
+	if idx == nil || r.only != "" {
 		return nil
 	}
 	p := portalCopy{Revision: idx.revision, Routes: make([]declarationCopy, 0, len(idx.declared))}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -227,7 +226,7 @@ func TestPartialViewIsBetterThanNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
 				twoRoutes(w)
-				w.down(beta.url())
+				w.put(beta.url(), after(100*time.Millisecond, status(500, "")))
 				s := newStore(w)
 				if value != "" {
 					s.put(routeCopyKey("plant"), value)
@@ -337,12 +336,12 @@ func TestRequestsDoNotWaitForWrites(t *testing.T) {
 	})
 }
 
-// The last write before Close is whole.
+// The last write before Close is whole, and the last.
 func TestCloseFinishesTheWriteUnderWay(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
 		s := newStore(w)
-		r := w.loaded(t, func(o *Options) { o.Store = honouring{s} })
+		r := w.loaded(t, s.in)
 		w.serve(alpha, "a.new")
 		s.slow(100 * time.Millisecond)
 		w.at(301)
@@ -351,21 +350,59 @@ func TestCloseFinishesTheWriteUnderWay(t *testing.T) {
 		s.take()
 		r.Close()
 		time.Sleep(time.Second)
-		if got := len(s.take()); got != 0 {
-			t.Errorf("%d operations after Close", got)
-		}
-		if _, why := decodePortalCopy([]byte(s.value(portalCopyKey))); why != sound {
-			t.Error(why)
-		}
+		wantOps(t, s)
+		wantWritten(t, s, "plant", "alpha: a.new")
 	})
 }
 
-// honouring is a store whose writes end with their context.
-type honouring struct{ *fakeStore }
+// Services that are switched off take no copy with them.
+func TestRouteWithoutEnabledServicesKeepsItsCopy(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		s := newStore(w)
+		r := w.loaded(t, s.in)
+		off := alpha
+		off.disabled = true
+		w.declare(map[string][]svc{"plant": {off}})
+		w.at(301)
+		wantTools(t, ask(t, r, "plant"), "")
+		wantWritten(t, s, "plant", "alpha: a.one a.two")
+	})
+}
 
-func (h honouring) Set(ctx context.Context, key string, value []byte) error {
-	if err := h.fakeStore.Set(ctx, key, value); err != nil || ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
-	}
-	return nil
+// What would be too large to be read is not written. It takes last-good
+// declarations of several answers, each of which is within its bound.
+func TestPortalCopyBeyondItsBound(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		s := newStore(w)
+		keys := []string{"a", "b", "c", "d"}
+		answer := func(long string) {
+			declared := make(map[string][]svc)
+			for _, key := range keys {
+				declared[key] = []svc{{key: "x"}, {key: "x"}} // invalid
+				if key == long {
+					declared[key] = []svc{{key: "x", domain: "http://" + strings.Repeat("x", 310) + ".test"}}
+				}
+			}
+			w.declare(declared)
+		}
+		answer("a")
+		r := w.loaded(t, s.in, func(o *Options) { o.Config.Portal.MaxBytes = 1250 })
+		for i, key := range keys {
+			answer(key)
+			time.Sleep(301 * time.Second)
+			r.Snapshot(t.Context(), "a")
+			synctest.Wait()
+			p, why := decodePortalCopy([]byte(s.value(portalCopyKey)))
+			if why != sound || i < 3 && p.Routes[i].Services == nil {
+				t.Errorf("after %d answers the copy is %q: %+v", i+1, why, p)
+			}
+		}
+		if r.Status().Portal.Condition != Healthy || len(s.value(portalCopyKey)) > 2*1250+copySlack {
+			t.Error("the answers did not do what this test needs, or the copy is too large")
+		}
+		if got := w.log.with("WARN", "copy", "too_large"); len(got) != 1 {
+			t.Errorf("warned of %q", got)
+		}
+	})
 }
