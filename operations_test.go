@@ -1,0 +1,273 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// goFiles parses the Go files of a directory and those below it, tests left out.
+func goFiles(t *testing.T, dir string) (files []*ast.File) {
+	t.Helper()
+	set := token.NewFileSet()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != dir && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		files = append(files, file)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// constants are the values of the string constants of one type in a package.
+func constants(t *testing.T, dir, typeName string) (values []string) {
+	t.Helper()
+	for _, file := range goFiles(t, dir) {
+		for _, decl := range file.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				v := spec.(*ast.ValueSpec)
+				if name, ok := v.Type.(*ast.Ident); !ok || name.Name != typeName || len(v.Values) == 0 {
+					continue
+				}
+				if literal, ok := v.Values[0].(*ast.BasicLit); ok {
+					values = append(values, unquote(t, literal))
+				}
+			}
+		}
+	}
+	if len(values) == 0 {
+		t.Errorf("%s has no constants of type %s any more", dir, typeName)
+	}
+	return values
+}
+
+func unquote(t *testing.T, literal *ast.BasicLit) string {
+	t.Helper()
+	text, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// outcomes are the words a call's outcome may be.
+func outcomes(t *testing.T) []string {
+	t.Helper()
+	words := append(constants(t, filepath.Join("server", "upstream"), "Kind"), "ok", "tool_error", "invalid_arguments", "busy", "panic")
+	core := readText(t, "server", "core.go")
+	for _, word := range []string{"ok", "tool_error", "invalid_arguments", "busy", "panic"} {
+		if !strings.Contains(core, strconv.Quote(word)) {
+			t.Errorf("no call has the outcome %s any more", word)
+		}
+	}
+	for _, m := range wireReason.FindAllStringSubmatch(readText(t, "server", "errors.go"), -1) {
+		words = append(words, m[1])
+	}
+	return words
+}
+
+// section is the text of a document from one heading to the next of that level.
+func section(t *testing.T, document, heading string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(document, "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("there is no section %q", heading)
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	text, _, _ = strings.Cut(text, "\n"+level+" ")
+	return text
+}
+
+var rowStart = regexp.MustCompile("(?m)^\\| ([^|]+) \\|")
+
+// firstColumn are the words in code in the first column of a section's tables.
+func firstColumn(text string) (words []string) {
+	for _, row := range rowStart.FindAllStringSubmatch(text, -1) {
+		for _, m := range inCode.FindAllStringSubmatch(row[1], -1) {
+			words = append(words, m[1])
+		}
+	}
+	return words
+}
+
+var inCode = regexp.MustCompile("`([^`]+)`")
+
+// TestOperationsNamesEveryWordOfTheViews finds words in the management views,
+// metrics and logs that their reader cannot look up, and words that no longer
+// exist.
+func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
+	document := readText(t, "docs", "operations.md")
+	statuses := section(t, document, "## Statuses and sources")
+	for _, c := range []struct {
+		what       string
+		words      []string
+		documented []string
+		others     bool // the table may have more
+	}{
+		{"status or source", append(constants(t, "registry", "Condition"), constants(t, "registry", "Source")...), firstColumn(statuses), false},
+		{"kind of failure", append(constants(t, "registry", "FailureKind"), "status_…"), firstColumn(section(t, document, "## Kinds of failure")), false},
+		{"outcome of a forwarded call", constants(t, filepath.Join("server", "upstream"), "Kind"), firstColumn(section(t, document, "## Outcomes of calls")), true},
+	} {
+		for _, word := range c.words {
+			if !slices.Contains(c.documented, word) {
+				t.Errorf("docs/operations.md has no row for the %s %s", c.what, word)
+			}
+		}
+		for _, word := range c.documented {
+			if !c.others && !slices.Contains(c.words, word) {
+				t.Errorf("docs/operations.md has a row for %s, but there is no such %s", word, c.what)
+			}
+		}
+	}
+	known := outcomes(t)
+	for _, word := range firstColumn(section(t, document, "## Outcomes of calls")) {
+		if !slices.Contains(known, word) {
+			t.Errorf("docs/operations.md has a row for the outcome %s, which no call has", word)
+		}
+	}
+}
+
+// logMessage is one log message in the source.
+type logMessage struct {
+	text string
+	loud bool // may be written above the level debug
+}
+
+// logMessages are the messages a package logs: the string literals among the
+// arguments of slog's methods.
+func logMessages(t *testing.T, dir string) (messages []logMessage) {
+	t.Helper()
+	at := map[string]int{"LogAttrs": 2, "Log": 2, "Debug": 0, "Info": 0, "Warn": 0, "Error": 0}
+	for _, file := range goFiles(t, dir) {
+		ast.Inspect(file, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			n, ok := at[method.Sel.Name]
+			if !ok || len(call.Args) <= n {
+				return true
+			}
+			literal, ok := call.Args[n].(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			quiet := method.Sel.Name == "Debug"
+			if n == 2 {
+				level, ok := call.Args[1].(*ast.SelectorExpr)
+				quiet = ok && level.Sel.Name == "LevelDebug"
+			}
+			messages = append(messages, logMessage{unquote(t, literal), !quiet})
+			return true
+		})
+	}
+	return messages
+}
+
+var quotedMessage = regexp.MustCompile(`"msg":"((?:[^"\\]|\\.)*)"`)
+
+// TestOperationsQuotesTheLogAsItIs finds log lines in the document that nobody
+// writes, and those about origins and Redis that it does not tell of.
+func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
+	document := readText(t, "docs", "operations.md")
+	written := map[string]bool{}
+	for _, m := range logMessages(t, ".") {
+		written[m.text] = true
+	}
+	var quoted []string
+	for _, m := range quotedMessage.FindAllStringSubmatch(document, -1) {
+		quoted = append(quoted, m[1])
+	}
+	var table []string
+	for _, row := range strings.Split(section(t, document, "## Log lines"), "\n") {
+		if cells := strings.Split(row, " | "); len(cells) == 3 && strings.HasPrefix(row, "| ") {
+			for _, m := range inCode.FindAllStringSubmatch(cells[1], -1) {
+				table = append(table, m[1])
+			}
+		}
+	}
+	for _, text := range append(quoted, table...) {
+		if !written[text] {
+			t.Errorf("docs/operations.md quotes the log line %q, which nobody writes", text)
+		}
+	}
+	if len(quoted) < 5 || len(table) < 15 {
+		t.Errorf("found %d lines and %d messages of the log; the document has more", len(quoted), len(table))
+	}
+	for _, dir := range []string{"registry", "redisconn"} {
+		for _, m := range logMessages(t, dir) {
+			if m.loud && !slices.Contains(table, m.text) {
+				t.Errorf("the section on log lines does not have %q of %s", m.text, dir)
+			}
+		}
+	}
+}
+
+var (
+	headingLine = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
+	markdownRef = regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
+)
+
+// anchors are the names by which a document's headings can be linked to.
+func anchors(t *testing.T, path string) (names []string) {
+	t.Helper()
+	for _, m := range headingLine.FindAllStringSubmatch(readText(t, path), -1) {
+		names = append(names, strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
+}
+
+// TestLinksToSectionsLeadThere follows the links between the documents that name
+// a section.
+func TestLinksToSectionsLeadThere(t *testing.T) {
+	documents, err := filepath.Glob(filepath.Join("docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents = append(documents, "README.md", filepath.Join("docs", "deploy", "README.md"))
+	for _, document := range documents {
+		for _, m := range markdownRef.FindAllStringSubmatch(readText(t, document), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			target := document
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(document), m[1])
+			}
+			if !slices.Contains(anchors(t, target), m[2]) {
+				t.Errorf("%s links to %s#%s, and there is no such section", document, target, m[2])
+			}
+		}
+	}
+}
