@@ -281,9 +281,10 @@ func TestTheQueryCheckFindsMistakes(t *testing.T) {
 		`g > 5 and on (route) sum by (route) (rate(c_total[$__rate_interval])) > 0`: {"instance", "job", "route", "status"},
 		`topk(10, max by (route) (g)) or vector(0)`:                                 {"route"},
 		`sum(rate(h_seconds_sum[5m])) - sum(rate(h_seconds_count[5m]))`:             nil,
-		`absent(g)`:                           nil,
-		`time() - g`:                          {"instance", "job", "route", "status"},
-		`count by (route) (g == 1) + (2 * 3)`: {"route"},
+		`c_total unless c_total offset 1h`:                                          {"instance", "job", "route"},
+		`absent(g)`:                                                                 nil,
+		`time() - g`:                                                                {"instance", "job", "route", "status"},
+		`count by (route) (g == 1) + (2 * 3)`:                                       {"route"},
 	}
 	for query, want := range good {
 		if labels, err := checkQuery(query, metrics, values); err != nil || !slices.Equal(labels, want) {

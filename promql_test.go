@@ -126,11 +126,14 @@ func (q *promQL) expression(limit int) vector {
 }
 
 // combine is what a binary operator does to labels. Operands that differ in them
-// match nothing.
+// match nothing. Whether a counter is there or not is worth asking; its value is
+// not.
 func (q *promQL) combine(op string, left, right vector, matched bool, on []string) vector {
-	if left.counter || right.counter || left.ranged || right.ranged {
+	presence := op == "unless" && left.counter && right.counter
+	if left.ranged || right.ranged || !presence && (left.counter || right.counter) {
 		q.fail("%s on a range, or on a counter without rate or increase", op)
 	}
+	left.counter = false
 	switch {
 	case left.scalar && right.scalar:
 		return vector{scalar: true}
@@ -269,6 +272,11 @@ func (q *promQL) selector(name string) vector {
 		q.next() // the time
 		q.expect("]")
 		v.ranged = true
+	}
+	if q.accept("offset") {
+		if age := q.next(); age == "" || age[0] < '0' || age[0] > '9' {
+			q.fail("offset %s is no time", age)
+		}
 	}
 	return v
 }
