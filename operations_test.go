@@ -159,18 +159,25 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 	}
 }
 
-// logMessage is one log message in the source.
-type logMessage struct {
-	text string
-	loud bool // may be written above the level debug
-}
-
-// logMessages are the messages a package logs: the string literals among the
-// arguments of slog's methods.
-func logMessages(t *testing.T, dir string) (messages []logMessage) {
+// loudMessages are the messages a package may log above the level debug: the
+// strings among the arguments of slog's methods, written there or as a constant.
+func loudMessages(t *testing.T, dir string) (messages []string) {
 	t.Helper()
-	at := map[string]int{"LogAttrs": 2, "Log": 2, "Debug": 0, "Info": 0, "Warn": 0, "Error": 0}
-	for _, file := range goFiles(t, dir) {
+	files, named := goFiles(t, dir), map[string]string{}
+	for _, file := range files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if v, ok := node.(*ast.ValueSpec); ok && len(v.Names) == len(v.Values) {
+				for i, value := range v.Values {
+					if literal, ok := value.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+						named[v.Names[i].Name] = unquote(t, literal)
+					}
+				}
+			}
+			return true
+		})
+	}
+	at := map[string]int{"LogAttrs": 2, "Log": 2, "Info": 0, "Warn": 0, "Error": 0}
+	for _, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
 			call, ok := node.(*ast.CallExpr)
 			if !ok {
@@ -184,20 +191,36 @@ func logMessages(t *testing.T, dir string) (messages []logMessage) {
 			if !ok || len(call.Args) <= n {
 				return true
 			}
-			literal, ok := call.Args[n].(*ast.BasicLit)
-			if !ok || literal.Kind != token.STRING {
+			if level, ok := call.Args[max(0, n-1)].(*ast.SelectorExpr); ok && level.Sel.Name == "LevelDebug" {
 				return true
 			}
-			quiet := method.Sel.Name == "Debug"
-			if n == 2 {
-				level, ok := call.Args[1].(*ast.SelectorExpr)
-				quiet = ok && level.Sel.Name == "LevelDebug"
+			switch text := call.Args[n].(type) {
+			case *ast.BasicLit:
+				messages = append(messages, unquote(t, text))
+			case *ast.Ident:
+				if named[text.Name] != "" {
+					messages = append(messages, named[text.Name])
+				}
 			}
-			messages = append(messages, logMessage{unquote(t, literal), !quiet})
 			return true
 		})
 	}
 	return messages
+}
+
+// literals are all strings in the Go source.
+func literals(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, file := range goFiles(t, ".") {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				found[unquote(t, literal)] = true
+			}
+			return true
+		})
+	}
+	return found
 }
 
 var quotedMessage = regexp.MustCompile(`"msg":"((?:[^"\\]|\\.)*)"`)
@@ -206,10 +229,7 @@ var quotedMessage = regexp.MustCompile(`"msg":"((?:[^"\\]|\\.)*)"`)
 // writes, and those about origins and Redis that it does not tell of.
 func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 	document := readText(t, "docs", "operations.md")
-	written := map[string]bool{}
-	for _, m := range logMessages(t, ".") {
-		written[m.text] = true
-	}
+	written := literals(t)
 	var quoted []string
 	for _, m := range quotedMessage.FindAllStringSubmatch(document, -1) {
 		quoted = append(quoted, m[1])
@@ -231,9 +251,9 @@ func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 		t.Errorf("found %d lines and %d messages of the log; the document has more", len(quoted), len(table))
 	}
 	for _, dir := range []string{"registry", "redisconn"} {
-		for _, m := range logMessages(t, dir) {
-			if m.loud && !slices.Contains(table, m.text) {
-				t.Errorf("the section on log lines does not have %q of %s", m.text, dir)
+		for _, text := range loudMessages(t, dir) {
+			if !slices.Contains(table, text) {
+				t.Errorf("the section on log lines does not have %q of %s", text, dir)
 			}
 		}
 	}
