@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -164,7 +165,9 @@ func TestOriginsThatGoBackAndForthDoNotFillTheLog(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
 				onePlant(w)
 				w.put(test.url, test.answers[0])
-				r := w.loaded(t, onDemand)
+				r := w.loaded(t, onDemand, func(o *Options) {
+					o.Logger = slog.New(slog.NewJSONHandler(&w.log, nil)) // without the thousands at DEBUG
+				})
 				turn := 0
 				w.put(test.url, func(req *http.Request) (*http.Response, error) {
 					turn++
