@@ -92,6 +92,9 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 		}
 		r.portal.known = tagged[index]{r.index.Load(), doc.etag}
 	}
+	for _, rt := range r.known().routes {
+		r.settle(rt)
+	}
 	r.succeeded(o, next)
 	r.loader.add(r, toFetch)
 	return result
