@@ -130,6 +130,7 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 			kinds = append(kinds, kind)
 		}
 	}
+	redisWords := slices.DeleteFunc(append(constants(t, "redisconn", "Kind"), constants(t, "registry", "defect")...), func(word string) bool { return word == "" })
 	for _, c := range []struct {
 		what       string
 		words      []string
@@ -138,6 +139,7 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 	}{
 		{"status or source", append(constants(t, "registry", "Condition"), constants(t, "registry", "Source")...), firstColumn(statuses), false},
 		{"kind of failure", kinds, firstColumn(section(t, document, "## Kinds of failure")), false},
+		{"word about Redis", redisWords, firstColumn(section(t, document, "## Redis is gone, slow, empty or poisoned")), false},
 		{"outcome of a forwarded call", constants(t, filepath.Join("server", "upstream"), "Kind"), firstColumn(section(t, document, "## Outcomes of calls")), true},
 	} {
 		for _, word := range c.words {
