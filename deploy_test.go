@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,40 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// contractMetrics are what a gateway exposes.
-var contractMetrics = map[string]metric{
-	"tollgate_build_info":                      {"gauge", []string{"commit", "goversion", "version"}},
-	"tollgate_ready":                           {"gauge", nil},
-	"tollgate_calls_total":                     {"counter", []string{"outcome", "route", "service"}},
-	"tollgate_calls_in_flight":                 {"gauge", nil},
-	"tollgate_call_duration_seconds":           {"histogram", []string{"route"}},
-	"tollgate_upstream_duration_seconds":       {"histogram", []string{"route", "service"}},
-	"tollgate_upstream_in_flight":              {"gauge", []string{"service"}},
-	"tollgate_cost_header_missing_total":       {"counter", []string{"route", "service"}},
-	"tollgate_registry_checks_total":           {"counter", []string{"origin", "result"}},
-	"tollgate_registry_check_failures_total":   {"counter", []string{"kind", "origin", "service"}},
-	"tollgate_registry_check_duration_seconds": {"histogram", []string{"origin"}},
-	"tollgate_portal_status":                   {"gauge", []string{"status"}},
-	"tollgate_bundle_status":                   {"gauge", []string{"route", "service", "status"}},
-	"tollgate_route_tools":                     {"gauge", []string{"route"}},
-	"tollgate_route_snapshot":                  {"gauge", []string{"route"}},
-	"tollgate_route_refused":                   {"gauge", []string{"route"}},
-	"tollgate_route_snapshot_age_seconds":      {"gauge", []string{"route"}},
-	"tollgate_redis_up":                        {"gauge", nil},
-	"tollgate_redis_failures":                  {"gauge", nil},
-	"go_goroutines":                            {"gauge", nil},
-	"go_memstats_heap_inuse_bytes":             {"gauge", nil},
-	"process_cpu_seconds_total":                {"counter", nil},
-	"process_open_fds":                         {"gauge", nil},
-	"process_resident_memory_bytes":            {"gauge", nil},
-	"process_start_time_seconds":               {"gauge", nil},
-}
-
 // exposed are the metrics of a running gateway that has seen everything there is
 // to count.
 func exposed(t *testing.T) map[string]metric {
 	t.Helper()
-	return contractMetrics
+	a := watched(t).management(t, http.MethodGet, "/metrics")
+	if a.status != http.StatusOK {
+		t.Fatalf("/metrics answers %d %s", a.status, a.body)
+	}
+	return parseMetrics(a.body)
 }
 
 // labelValues are the values a label can have; nil is any.
@@ -56,7 +32,7 @@ func labelValues(t *testing.T) func(label string) []string {
 		"status":  constants(t, "registry", "Condition"),
 		"kind":    constants(t, "registry", "FailureKind"),
 		"origin":  {"portal", "manifest"},
-		"result":  {"changed", "unchanged", "not_modified", "unconfirmed", "failed"},
+		"result":  constants(t, "registry", "CheckResult"),
 		"outcome": outcomes(t),
 	}
 	return func(label string) []string { return known[label] }
