@@ -261,6 +261,28 @@ func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 	}
 }
 
+var attributeName = regexp.MustCompile(`\b[a-z_]+(?:\.[a-z_]+)+\b`)
+
+// TestOperationsNamesAttributesThatExist finds misspelt and outdated attributes
+// of spans.
+func TestOperationsNamesAttributesThatExist(t *testing.T) {
+	written, attributes := literals(t), 0
+	for _, row := range strings.Split(section(t, readText(t, "docs", "operations.md"), "## Traces"), "\n") {
+		cells := strings.Split(row, " | ")
+		if len(cells) != 4 {
+			continue
+		}
+		for _, name := range attributeName.FindAllString(cells[3], -1) {
+			if attributes++; !written[name] {
+				t.Errorf("docs/operations.md names the attribute %s, which no span has", name)
+			}
+		}
+	}
+	if attributes < 15 {
+		t.Errorf("found %d attributes; the document has more", attributes)
+	}
+}
+
 var (
 	headingLine = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
