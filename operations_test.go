@@ -104,7 +104,7 @@ func section(t *testing.T, document, heading string) string {
 	return text
 }
 
-var rowStart = regexp.MustCompile("(?m)^\\| ([^|]+) \\|")
+var rowStart = regexp.MustCompile(`(?m)^\| ([^|]+) \|`)
 
 // firstColumn are the words in code in the first column of a section's tables.
 func firstColumn(text string) (words []string) {
