@@ -12,6 +12,7 @@ import (
 	"tollgate/fixtures"
 	"tollgate/registry"
 	"tollgate/server"
+	"tollgate/server/management"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
 )
@@ -130,6 +131,7 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 		Version:  version,
 		Commit:   commit,
 		Status:   func() registry.Status { return p.registry.Status() },
+		Ready:    func() bool { return management.Ready(p.registry, p.draining.Load()).Status == management.Up },
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 	})
 	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{
