@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"tollgate/redisconn"
 )
 
 // goFiles parses the Go files of a directory and those below it, tests left out.
@@ -258,6 +260,24 @@ func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 				t.Errorf("the section on log lines does not have %q of %s", text, dir)
 			}
 		}
+	}
+}
+
+var redisRow = regexp.MustCompile("(?m)^\\| .+ \\| `(single|sentinel|cluster)` \\| `(rediss?://[^`]+)` \\|$")
+
+// TestTheRedisAddressesAreUnderstood tries the addresses that
+// docs/configuration.md offers for each form of Redis.
+func TestTheRedisAddressesAreUnderstood(t *testing.T) {
+	rows := redisRow.FindAllStringSubmatch(readText(t, "docs", "configuration.md"), -1)
+	for _, row := range rows {
+		config := redisconn.DefaultConfig()
+		config.Mode, config.URL = row[1], row[2]
+		if err := config.Validate(); err != nil {
+			t.Errorf("%s in mode %s: %v", row[2], row[1], err)
+		}
+	}
+	if len(rows) < 7 {
+		t.Errorf("found %d addresses; the document has more", len(rows))
 	}
 }
 
