@@ -155,7 +155,7 @@ func manifestFailsCold(tr *trial, f fault, kind string) {
 	tr.launch()
 	during := phase{
 		lists:   map[string]course{"claims": {unavailable}, "steady": {steadyList}},
-		bundles: bundles("unreachable " + kind), ready: "200 UP [steady] [claims]",
+		bundles: bundles("unreachable " + kind), refused: "claims", ready: "200 UP [steady] [claims]",
 		calls: map[string]string{"claims claims.search": unavailable, "claims policy.find": unavailable, "steady steady.ping": "ok"},
 		bound: trialCold, failures: tries(f),
 	}
@@ -173,7 +173,7 @@ func onlyManifestFailsCold(tr *trial, f fault, kind string) {
 	tr.launch()
 	during := phase{
 		lists:   map[string]course{"claims": {unavailable}},
-		bundles: map[string]string{"claims": "unreachable " + kind}, ready: "503 DOWN [] [claims]", steady: true,
+		bundles: map[string]string{"claims": "unreachable " + kind}, refused: "claims", ready: "503 DOWN [] [claims]", steady: true,
 		calls: map[string]string{"claims claims.search": unavailable},
 		bound: trialCold, failures: tries(f),
 	}

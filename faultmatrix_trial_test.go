@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -25,7 +23,7 @@ const (
 	trialCold  = 2 * time.Second        // coldWait
 	trialHang  = 8 * time.Second        // readTimeout
 	allowance  = 5 * time.Second        // for a machine that is busy with other things
-	trialLimit = 45 * time.Second       // until the state a phase waits for must have come
+	trialLimit = 30 * time.Second       // until the state a phase waits for must have come
 )
 
 // trialConfig is the part of the configuration that all trials share. It is to
@@ -118,7 +116,7 @@ func (tr *trial) replica() (g *gateway, launched time.Time) {
 	path := filepath.Join(tr.TempDir(), "tollgate.yaml")
 	writeFile(tr.T, path, tr.config)
 	launched = time.Now()
-	return launch(tr.T, command{args: []string{"--config", path, "--management", "127.0.0.1:0"}}), launched
+	return start(tr.T, command{args: []string{"--config", path}}), launched
 }
 
 // A course is what may be seen of something while a phase lasts, in this order.
@@ -459,23 +457,9 @@ func (tr *trial) redisHealth() string {
 // managed reads a document of the management listener and returns its status.
 func (tr *trial) managed(path string, into any) int {
 	tr.Helper()
-	ctx, cancel := context.WithTimeout(tr.Context(), patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, tr.g.management+path, nil)
-	if err != nil {
-		tr.Fatal(err)
+	a := tr.g.management(tr.T, http.MethodGet, path)
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		tr.Fatalf("%s: %v in %s", path, err, a.body)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		tr.Fatalf("%s: %v in %s", path, err, data)
-	}
-	return resp.StatusCode
+	return a.status
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,8 +96,7 @@ func tollgate(t *testing.T, args ...string) outcome {
 
 // gateway is a running serve process.
 type gateway struct {
-	URL        string // without trailing slash
-	management string // URL of its management listener; "" unless the test asked for one
+	URL string // without trailing slash
 
 	cmd    *exec.Cmd
 	stdout *transcript
@@ -109,15 +107,6 @@ type gateway struct {
 // serve starts "tollgate serve" on a free port and waits until it has tried to
 // load its routes. The test's end kills it if it still runs.
 func serve(t *testing.T, c command) *gateway {
-	t.Helper()
-	g := launch(t, c)
-	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
-	return g
-}
-
-// launch is serve for a test that does not wait for the routes: it returns as
-// soon as the gateway listens.
-func launch(t *testing.T, c command) *gateway {
 	t.Helper()
 	c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)
 	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
@@ -145,14 +134,7 @@ func launch(t *testing.T, c command) *gateway {
 		t.Fatalf("the listening line has no address: %s", line)
 	}
 	g.URL = "http://" + entry.Address
-	if !slices.Contains(c.args, "--management") {
-		return g
-	}
-	line = g.stderr.await(t, g.exited, `"msg":"management listening"`)
-	if err := json.Unmarshal([]byte(line), &entry); err != nil {
-		t.Fatal(err)
-	}
-	g.management = "http://" + entry.Address
+	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
 	return g
 }
 
