@@ -90,7 +90,7 @@ func portalFailsWarm(tr *trial, f fault, kind string) {
 	tr.portal.begin(f)
 	during := phase{
 		lists:  map[string]course{"claims": {claimsList}, "steady": {steadyList}, nobodysRoute: {unknownRoute}},
-		portal: "degraded origin " + kind, bundles: bundles("healthy origin"), ready: allReady, steady: true,
+		portal: "degraded memory " + kind, bundles: bundles("healthy origin"), ready: allReady, steady: true,
 		calls: calls("ok"), failures: tries(f), bound: trialWarm,
 	}
 	tr.passes(during)
@@ -116,14 +116,11 @@ func portalFailsCold(tr *trial, f fault, kind string) {
 		lists:  map[string]course{"claims": {unavailable}, "steady": {unavailable}, nobodysRoute: {unavailable}},
 		portal: "unreachable " + kind, bundles: map[string]string{}, ready: noneReady, steady: true,
 		calls: map[string]string{"claims claims.search": unavailable},
-		bound: trialCold, failures: tries(f), unasked: true,
-	}
-	if f.name == slow.name {
-		during.unasked = false // ask while the first fetch hangs
+		bound: trialCold, failures: tries(f),
 	}
 	tr.passes(during)
 	tr.shows("503, also of an unknown route", during.portal, during.ready, during.bound)
-	during.unasked = true
+	during.unasked = true // nobody has to ask for the recovery
 	tr.portalRecovers(during)
 	tr.warned(1, originFailed, firstLoadOver)
 }
