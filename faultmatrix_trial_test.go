@@ -187,7 +187,7 @@ func (tr *trial) look(p phase, at map[string]int) (missing string) {
 		began := time.Now()
 		a := tr.g.modern(tr.T, route, "tools/list", "", "")
 		took := time.Since(began)
-		seen, may, bound := listOutcome(tr.T, a), p.lists[route], p.bound
+		seen, may, bound := listOutcome(tr.T, a), slices.Compact(p.lists[route]), p.bound
 		if seen == unknownRoute {
 			bound = trialCold // it has no list to go on with
 		} else {
@@ -293,6 +293,8 @@ const (
 	originEmpty     = "registry origin says it has nothing; what it had stays until a second answer agrees"
 	originRecovered = "registry origin recovered"
 	entryInvalid    = "route declaration is invalid; the route stays as it was"
+	copyDefect      = "registry copy cannot be used; it counts as missing"
+	redisAway       = "Redis is away; the gateway goes on without it and tries again by itself"
 	redisRecovered  = "Redis is back"
 	firstLoadOver   = "first load is over" // a warning when there is a route without a list
 )
