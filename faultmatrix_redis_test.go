@@ -368,7 +368,7 @@ var poisons = []poison{
 	},
 	{
 		name: "half the services", key: claimsKey, lists: noClaims,
-		bundles: map[string]string{"claims": "degraded redis connect", "policy": "unreachable connect"},
+		bundles: noClaimsStatus, // the copy makes no list, so nothing of it is served
 		spoil:   of(`,{"key":"policy","manifest":`+policyManifest+`}`, ""),
 	},
 	{
@@ -478,7 +478,7 @@ func poisonedDead(tr *redisTrial, p poison) {
 	tr.launch()
 	during := phase{
 		lists:  map[string]course{"claims": {p.lists["claims"]}, "steady": {p.lists["steady"]}},
-		portal: "degraded redis connect", redis: "UP", calls: map[string]string{}, bound: trialCold, failures: 1,
+		portal: "degraded redis connect", redis: "UP", bound: trialCold, failures: 1,
 		bundles: map[string]string{"claims": "degraded redis connect", "policy": "degraded redis connect", "steady": "degraded redis connect"},
 	}
 	maps.Copy(during.bundles, p.bundles)
@@ -496,6 +496,7 @@ func poisonedDead(tr *redisTrial, p poison) {
 	switch {
 	case p.lists["steady"] == unavailable:
 		during.portal, during.bundles, during.ready, shown = "unreachable connect", map[string]string{}, noneReady, "503"
+		during.calls = map[string]string{"claims claims.search": unavailable}
 	case len(ready)+len(missing) == 0:
 		during.bundles, during.ready, shown = map[string]string{}, "200 UP [] []", "404"
 	default:
@@ -506,7 +507,7 @@ func poisonedDead(tr *redisTrial, p poison) {
 		during.refused, shown = "claims", "503, the other route is served"
 	}
 	tr.passes(during)
-	tr.shows(shown, during.bundles["claims"], during.ready, during.bound)
+	tr.shows(shown, during.portal, during.ready, during.bound)
 	tr.originsBack(p.lists["claims"], p.lists["steady"])
 	warnings := []string{firstLoadOver}
 	if p.warned {
