@@ -74,6 +74,13 @@ func (o *origin) serves(document string) {
 	o.document = document
 }
 
+// after makes the origin think so long before each answer with its document.
+func (o *origin) after(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.delay = d
+}
+
 // begin makes the origin misbehave from now on.
 func (o *origin) begin(f fault) {
 	if f.name == down.name {
@@ -119,7 +126,9 @@ func (o *origin) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == http.MethodPost:
-		f = fault{}
+		if f.name != hung.name {
+			f = fault{}
+		}
 		document = `{"done":true}`
 	case r.URL.Path == elsewhere:
 		o.strayed++
@@ -190,6 +199,7 @@ var (
 	halfList      = fault{name: "half list"}
 	halfBroken    = fault{name: "half broken"}
 	wrongBundleID = fault{name: "wrong bundleId"}
+	hung          = fault{"hung", slow.answer} // calls are not answered either
 	redirect      = fault{"redirect", func(w http.ResponseWriter, r *http.Request, _ string) {
 		http.Redirect(w, r, elsewhere, http.StatusFound)
 	}}
