@@ -64,7 +64,7 @@ func TestFaultMatrix(t *testing.T) {
 	running.Wait()
 	var table strings.Builder
 	line := func(origin, fault, start, rest string) {
-		fmt.Fprintf(&table, "matrix: %-8s %-15s %-13s %s\n", origin, fault, start, rest)
+		fmt.Fprintf(&table, "matrix: %-12s %-17s %-11s %s\n", origin, fault, start, rest)
 	}
 	line("ORIGIN", "FAULT", "START", fmt.Sprintf("%-34s %-36s %-38s %s", "LIST OF THE ROUTE", "STATUS", "READINESS", "LONGEST WAIT"))
 	for i, c := range cells {
