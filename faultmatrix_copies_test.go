@@ -113,6 +113,7 @@ func (tr *redisTrial) poisonNow(p poison) {
 // is something new.
 func poisonedWarm(tr *redisTrial, p poison) {
 	tr.configure(false)
+	tr.redisIsWell = true
 	tr.well()
 	tr.poisonNow(p)
 	tr.awaitDue()
@@ -140,6 +141,7 @@ func poisonedWarm(tr *redisTrial, p poison) {
 // poisonedCold: the origins answer, and what they say is served and kept.
 func poisonedCold(tr *redisTrial, p poison) {
 	tr.configure(false)
+	tr.redisIsWell = true
 	tr.seed()
 	tr.poisonNow(p)
 	for _, o := range tr.origins() {
@@ -169,6 +171,7 @@ func poisonedCold(tr *redisTrial, p poison) {
 // the others are served.
 func poisonedDead(tr *redisTrial, p poison) {
 	tr.configure(false)
+	tr.redisIsWell = true
 	tr.seed()
 	tr.poisonNow(p)
 	tr.launch()

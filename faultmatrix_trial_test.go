@@ -46,6 +46,7 @@ type trial struct {
 	claims, policy, steady *origin // the Tool Services
 	config                 string  // "" until launched
 	g                      *gateway
+	redisIsWell            bool // all the time
 	launched               time.Time
 
 	row row // what the matrix shows of it
@@ -197,6 +198,10 @@ func (tr *trial) look(p phase, at map[string]int) (missing string) {
 			tr.Errorf("tools/list of %s took %v, the bound is %v", route, took, bound)
 		}
 		next := slices.Index(may[at[route]:], seen)
+		if next < 0 && at[route] == 0 && seen == unavailable && tr.hiccups() > 0 {
+			missing += "tools/list of " + route + ": the copy could not be read in time\n"
+			continue
+		}
 		if next < 0 {
 			tr.Fatalf("tools/list of %s: %s, want %s", route, seen, strings.Join(may[at[route]:], ", then "))
 		}
@@ -277,6 +282,10 @@ func (tr *trial) warned(recoveries int, messages ...string) {
 			recovered++
 		}
 	}
+	for range tr.hiccups() {
+		messages = append(messages, redisAway)
+		recoveries++
+	}
 	slices.Sort(warnings)
 	slices.Sort(messages)
 	if !slices.Equal(warnings, messages) {
@@ -285,6 +294,21 @@ func (tr *trial) warned(recoveries int, messages ...string) {
 	if recovered != recoveries {
 		tr.Errorf("%d recoveries are logged, want %d:\n%s", recovered, recoveries, log)
 	}
+}
+
+// hiccups is how often a Redis that is well did not answer in the short time it
+// is given, and was left alone for a while. That is what a gateway does on a busy
+// machine, so it is allowed for where Redis is not what the trial is about.
+func (tr *trial) hiccups() (n int) {
+	if !tr.redisIsWell {
+		return 0
+	}
+	for line := range strings.Lines(tr.g.stderr.text()) {
+		if strings.Contains(line, redisAway) && strings.Contains(line, `"kind":"timeout"`) {
+			n++
+		}
+	}
+	return n
 }
 
 // What the log says of an outage.
