@@ -31,7 +31,7 @@ type row struct {
 // unmeant are the cells without a meaning, and what stands for them.
 var unmeant = []struct{ origin, fault, reason string }{
 	{"Portal", "wrong bundleId", "a registry answer has none; a serviceKey that is not the service's bundleId is the manifest's row"},
-	{"Redis", "500", "Redis speaks no HTTP; its refusals are the rows READONLY, LOADING and WRONGTYPE"},
+	{"Redis", "500", "Redis speaks no HTTP; its refusals are the rows READONLY, MASTERDOWN (as LOADING: no answer yet) and WRONGTYPE"},
 	{"Redis", "HTML 200", "Redis speaks no HTTP; what answers in its place is the row garbage"},
 	{"Redis", "redirect", "one Redis redirects nobody; MOVED is an error reply like the others, and followed in cluster mode"},
 }
