@@ -106,7 +106,15 @@ type gateway struct {
 
 // serve starts "tollgate serve" on a free port and waits until it has tried to
 // load its routes. The test's end kills it if it still runs.
-func serve(t *testing.T, c command) *gateway {
+func serve(t testing.TB, c command) *gateway {
+	t.Helper()
+	g := launch(t, c)
+	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
+	return g
+}
+
+// launch is serve that waits only until the gateway listens.
+func launch(t testing.TB, c command) *gateway {
 	t.Helper()
 	c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)
 	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
@@ -134,12 +142,11 @@ func serve(t *testing.T, c command) *gateway {
 		t.Fatalf("the listening line has no address: %s", line)
 	}
 	g.URL = "http://" + entry.Address
-	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
 	return g
 }
 
 // signal sends s to the process.
-func (g *gateway) signal(t *testing.T, s syscall.Signal) {
+func (g *gateway) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := g.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -147,7 +154,7 @@ func (g *gateway) signal(t *testing.T, s syscall.Signal) {
 }
 
 // wait returns the exit code once the process has ended.
-func (g *gateway) wait(t *testing.T) int {
+func (g *gateway) wait(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-g.exited:
@@ -190,7 +197,7 @@ func (tr *transcript) text() string {
 
 // await returns the first complete line that contains part. ended says that the
 // process writes no more.
-func (tr *transcript) await(t *testing.T, ended <-chan struct{}, part string) string {
+func (tr *transcript) await(t testing.TB, ended <-chan struct{}, part string) string {
 	t.Helper()
 	timeout := time.After(patience)
 	for over := false; ; {
@@ -233,7 +240,7 @@ type answer struct {
 }
 
 // post sends one request body to a route of the gateway.
-func (g *gateway) post(t *testing.T, route, body string, header ...string) answer {
+func (g *gateway) post(t testing.TB, route, body string, header ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -262,7 +269,7 @@ func (g *gateway) post(t *testing.T, route, body string, header ...string) answe
 
 // modern sends one request of protocol 2026-07-28. params is a JSON object's
 // inside, without _meta.
-func (g *gateway) modern(t *testing.T, route, method, name, params string, header ...string) answer {
+func (g *gateway) modern(t testing.TB, route, method, name, params string, header ...string) answer {
 	t.Helper()
 	if params != "" {
 		params += ","
