@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A fleet is a Portal with many routes and their Tool Services, each service an
@@ -191,6 +192,7 @@ type fetchCount struct {
 	mu       sync.Mutex
 	now, max int
 
+	takes    time.Duration // to answer one
 	missing  int           // how many of those that wait for each other have yet to come
 	together chan struct{} // closed when all have; nil = none waits
 }
@@ -216,6 +218,7 @@ func (c *fetchCount) pass() {
 	if c.together != nil {
 		<-c.together
 	}
+	time.Sleep(c.takes)
 	c.mu.Lock()
 	c.now--
 	c.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestStartWithManyRoutes starts the gateway before a Portal with 100 routes of
@@ -17,6 +18,7 @@ func TestStartWithManyRoutes(t *testing.T) {
 			t.Parallel() // most of the time passes waiting for those that hang
 			f := newFleet(t, fleetSize{routes: 100, services: 5, tools: 4, every: 20})
 			f.fetches.meetAt(concurrency)
+			f.fetches.takes = 10 * time.Millisecond // one too many would be there together with the others
 			g := serve(t, command{args: []string{"--config", f.config(t,
 				"  fetchConcurrency: 8",
 				"  onMissingService: "+policy,
