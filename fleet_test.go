@@ -73,6 +73,8 @@ type fleetSize struct {
 	services int // of each route
 	tools    int // of each service
 	every    int // one service in so many fails; 0 = none
+
+	oneHost bool // all services are one origin: for more of them than a process may have sockets
 }
 
 // newFleet starts the origins. Failing services are spread evenly; of each three
@@ -94,12 +96,17 @@ func newFleet(tb testing.TB, size fleetSize) *fleet {
 		serving.Go(func() { f.server.Serve(listener) })
 		return "http://" + listener.Addr().String()
 	}
+	f.Portal = listen() + "/registry"
 	for n := range size.routes {
 		route := fleetRoute{key: fmt.Sprintf("route-%04d", n)}
 		for range size.services {
 			s := newFleetService(n*size.services+len(route.services), size)
 			s.domain = "http://127.0.0.1:1"
-			if s.fault != refused {
+			switch {
+			case s.fault == refused:
+			case size.oneHost:
+				s.domain = strings.TrimSuffix(f.Portal, "/registry")
+			default:
 				s.domain = listen()
 			}
 			f.byKey[s.key] = s
@@ -107,7 +114,6 @@ func newFleet(tb testing.TB, size fleetSize) *fleet {
 		}
 		f.routes = append(f.routes, route)
 	}
-	f.Portal = listen() + "/registry"
 	return f
 }
 

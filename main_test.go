@@ -104,12 +104,15 @@ type gateway struct {
 	exited chan struct{}
 }
 
+// loadedLine is in the log once the gateway has tried to load its routes.
+const loadedLine = `"msg":"first load is over"`
+
 // serve starts "tollgate serve" on a free port and waits until it has tried to
 // load its routes. The test's end kills it if it still runs.
 func serve(t testing.TB, c command) *gateway {
 	t.Helper()
 	g := launch(t, c)
-	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
+	g.stderr.await(t, g.exited, loadedLine)
 	return g
 }
 
@@ -198,6 +201,11 @@ func (tr *transcript) text() string {
 // await returns the first complete line that contains part. ended says that the
 // process writes no more.
 func (tr *transcript) await(t testing.TB, ended <-chan struct{}, part string) string {
+	t.Helper()
+	return tr.awaitFor(t, ended, part, patience)
+}
+
+func (tr *transcript) awaitFor(t testing.TB, ended <-chan struct{}, part string, patience time.Duration) string {
 	t.Helper()
 	timeout := time.After(patience)
 	for over := false; ; {
