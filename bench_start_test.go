@@ -107,7 +107,7 @@ func (s *startFigures) report(b *testing.B) {
 func measureStart(b *testing.B, config string, routes []string, asked bool) (one startFigures) {
 	b.Helper()
 	began := time.Now()
-	g := launch(b, command{args: []string{"--config", config}})
+	g := start(b, command{args: []string{"--config", config}})
 	ready := func() {
 		g.stderr.awaitFor(b, g.exited, loadedLine, 10*time.Minute)
 		one.ready = time.Since(began)

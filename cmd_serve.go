@@ -18,14 +18,16 @@ import (
 
 // serveCmd is the HTTP gateway.
 type serveCmd struct {
-	Listen string `placeholder:"HOST:PORT" help:"Address to listen on; wins over the configuration's listen (127.0.0.1:8080)."`
+	Listen     string  `placeholder:"HOST:PORT" help:"Address to listen on; wins over the configuration's listen (127.0.0.1:8080)."`
+	Management *string `placeholder:"HOST:PORT" help:"Address of health, status and metrics; wins over management.listen (127.0.0.1:9090). With no value after =, there is none."`
+	Pprof      bool    `help:"Serve profiles of this process on the management address, below /debug/pprof/."`
 	source
 }
 
 // Run listens at once and serves until a signal. Routes load in the background;
 // when their first load is over, a line in the log says so, and the demo shows
 // what to try.
-func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
+func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, log *slog.Logger) error {
 	if err := c.check(); err != nil {
 		return err // before anything is fetched
 	}
@@ -40,6 +42,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	if c.Listen != "" {
 		settings.Listen = c.Listen
 	}
+	operator := c.newOperator(p, level, log)
 
 	// The first signal starts the drain, the second ends everything at once.
 	signals := make(chan os.Signal, 2)
@@ -53,10 +56,12 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		Config:  settings,
 		Handler: transport.Guard(settings, p.config.Upstream.PassHeaders, p.server),
 		Signals: signals,
+		Opened:  func() error { return operator.open(ctx) },
 		Ready: func(addr net.Addr) {
 			log.Info("listening", "address", addr.String())
-			announcing.Go(func() { p.announce(open, std.out, baseURL(settings, addr), log) })
+			announcing.Go(func() { p.announce(open, std.out, baseURL(settings, addr), operator.url(), log) })
 		},
+		Draining:     func() { operator.draining.Store(true) },
 		CloseStreams: p.server.CloseStreams,
 		Logger:       log,
 	})
@@ -66,25 +71,29 @@ func (c serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	closing()
 	p.close()
 	announcing.Wait()
-	return listenFault(settings.Listen, err)
+	operator.close()
+	return listenFault(settings.Listen, "--listen", err)
 }
 
-// check judges the flag as the configuration's key is judged.
+// check judges the flags as the configuration's keys are judged.
 func (c serveCmd) check() error {
-	if c.Listen == "" {
-		return nil
-	}
 	settings := transport.DefaultConfig()
-	settings.Listen = c.Listen
+	if c.Listen != "" {
+		settings.Listen = c.Listen
+	}
+	if c.Management != nil {
+		settings.Management.Listen = *c.Management
+	}
 	if e, ok := errors.AsType[*transport.ConfigError](settings.Validate()); ok {
-		return &usageError{"--listen: " + e.Text}
+		flag := map[string]string{"listen": "--listen", "management.listen": "--management"}[e.Key]
+		return &usageError{flag + ": " + e.Text}
 	}
 	return nil
 }
 
 // listenFault says of an address that cannot be listened on what can be done;
 // other errors stay as they are.
-func listenFault(address string, err error) error {
+func listenFault(address, flag string, err error) error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "listen" {
 		return err
@@ -93,12 +102,12 @@ func listenFault(address string, err error) error {
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		cause = number // without the name of the system call
 	}
-	return fmt.Errorf("listen on %s: %w: choose another with --listen", address, cause)
+	return fmt.Errorf("listen on %s: %w: choose another with %s", address, cause, flag)
 }
 
 // announce waits for the first load and tells what came of it, unless ctx ends
-// before.
-func (p *parts) announce(ctx context.Context, to io.Writer, base string, log *slog.Logger) {
+// before. management is the address of the management listener, "" without one.
+func (p *parts) announce(ctx context.Context, to io.Writer, base, management string, log *slog.Logger) {
 	select {
 	case <-p.registry.Preloaded():
 	case <-ctx.Done():
@@ -109,7 +118,7 @@ func (p *parts) announce(ctx context.Context, to io.Writer, base string, log *sl
 	status := p.registry.Status()
 	logFirstLoad(status, log)
 	if p.demo != nil {
-		welcome(to, base, p.demo)
+		welcome(to, base, management, p.demo)
 		return
 	}
 	logAddresses(status, base, log)
@@ -156,12 +165,17 @@ func baseURL(settings transport.Config, addr net.Addr) string {
 	if settings.HTTP.TLS.CertFile != "" {
 		scheme = "https"
 	}
+	return scheme + "://" + localAddress(addr)
+}
+
+// localAddress is host:port of a listener as one calls it from this machine.
+func localAddress(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
-		return scheme + "://" + addr.String()
+		return addr.String()
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return scheme + "://" + net.JoinHostPort(host, port)
+	return net.JoinHostPort(host, port)
 }

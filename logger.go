@@ -9,8 +9,9 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// newLogger logs to a writer: coloured lines on a terminal, JSON anywhere else.
-func newLogger(to io.Writer, level slog.Level) *slog.Logger {
+// newLogger logs to a writer, at whatever level is at the moment: coloured lines
+// on a terminal, JSON anywhere else.
+func newLogger(to io.Writer, level slog.Leveler) *slog.Logger {
 	if isTerminal(to) {
 		return slog.New(tint.NewTextHandler(to, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
 	}

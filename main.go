@@ -87,7 +87,9 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exitUsage
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	parsed.Bind(std, newLogger(std.errors, logLevel(c.LogLevel, parsed.Selected().Name)))
+	level := new(slog.LevelVar)
+	level.Set(logLevel(c.LogLevel, parsed.Selected().Name))
+	parsed.Bind(std, level, newLogger(std.errors, level))
 	return exitCode(parsed.Run(), std.errors)
 }
 

@@ -98,28 +98,39 @@ func tollgate(t *testing.T, args ...string) outcome {
 type gateway struct {
 	URL string // without trailing slash
 
-	cmd    *exec.Cmd
-	stdout *transcript
-	stderr *transcript
-	exited chan struct{}
+	operator string // URL of its management listener
+	cmd      *exec.Cmd
+	stdout   *transcript
+	stderr   *transcript
+	exited   chan struct{}
 }
 
 // loadedLine is in the log once the gateway has tried to load its routes.
 const loadedLine = `"msg":"first load is over"`
 
-// serve starts "tollgate serve" on a free port and waits until it has tried to
+// serve starts "tollgate serve" on free ports and waits until it has tried to
 // load its routes. The test's end kills it if it still runs.
 func serve(t testing.TB, c command) *gateway {
 	t.Helper()
-	g := launch(t, c)
+	g := start(t, c)
 	g.stderr.await(t, g.exited, loadedLine)
 	return g
 }
 
-// launch is serve that waits only until the gateway listens.
-func launch(t testing.TB, c command) *gateway {
+// start is serve that waits for the listeners only.
+func start(t testing.TB, c command) *gateway {
 	t.Helper()
-	c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)
+	c.args = append([]string{"serve", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"}, c.args...)
+	g := spawn(t, c)
+	g.URL = g.address(t, "listening")
+	g.operator = g.address(t, "management listening")
+	return g
+}
+
+// spawn starts a process that serves, with the command's arguments alone, and
+// waits for nothing.
+func spawn(t testing.TB, c command) *gateway {
+	t.Helper()
 	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
 	g.cmd.Stdout, g.cmd.Stderr = g.stdout, g.stderr
 	if err := g.cmd.Start(); err != nil {
@@ -139,13 +150,18 @@ func launch(t testing.TB, c command) *gateway {
 			t.Errorf("data race in the gateway")
 		}
 	})
-	line := g.stderr.await(t, g.exited, `"msg":"listening"`)
+	return g
+}
+
+// address is the URL of a listener, from the line of the log that tells of it.
+func (g *gateway) address(t testing.TB, message string) string {
+	t.Helper()
+	line := g.stderr.await(t, g.exited, `"msg":"`+message+`"`)
 	var entry struct{ Address string }
 	if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Address == "" {
-		t.Fatalf("the listening line has no address: %s", line)
+		t.Fatalf("the line has no address: %s", line)
 	}
-	g.URL = "http://" + entry.Address
-	return g
+	return "http://" + entry.Address
 }
 
 // signal sends s to the process.
@@ -205,6 +221,7 @@ func (tr *transcript) await(t testing.TB, ended <-chan struct{}, part string) st
 	return tr.awaitFor(t, ended, part, patience)
 }
 
+// awaitFor is await for what may take longer than anything else.
 func (tr *transcript) awaitFor(t testing.TB, ended <-chan struct{}, part string, patience time.Duration) string {
 	t.Helper()
 	timeout := time.After(patience)
@@ -245,6 +262,38 @@ type answer struct {
 	header http.Header
 	body   string
 	message
+}
+
+// management sends one request to the management listener. A header is given as
+// name, value, …; a body of a POST as the pair "body", text.
+func (g *gateway) management(t testing.TB, method, path string, header ...string) answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, g.operator+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		switch name, value := header[i], header[i+1]; name {
+		case "body":
+			req.Body, req.ContentLength = io.NopCloser(strings.NewReader(value)), int64(len(value))
+		case "Host":
+			req.Host = value
+		default:
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: string(data)}
 }
 
 // post sends one request body to a route of the gateway.

@@ -14,11 +14,15 @@ import (
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
 // welcome tells what the demo at base serves and prints lines to try. base is
-// the gateway's address without a trailing slash.
-func welcome(to io.Writer, base string, demo *fixtures.Demo) {
+// the gateway's address without a trailing slash, management that of its
+// management listener, "" without one.
+func welcome(to io.Writer, base, management string, demo *fixtures.Demo) {
 	fmt.Fprintln(to, "Tollgate serves the fixtures:")
 	for _, route := range demo.Routes {
 		fmt.Fprintf(to, "\n  %s/mcp/%s\n    %s\n", base, route.Key, strings.Join(route.Tools, ", "))
+	}
+	if management != "" {
+		fmt.Fprintf(to, "\nWhether it is ready: %s/actuator/health/readiness\n", management)
 	}
 	if demo.Example.Tool == "" {
 		return

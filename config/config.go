@@ -19,8 +19,13 @@ type Config struct {
 	// tollgate.
 	Identity string `yaml:"identity"`
 
-	// Transport holds listen, http and shutdown.
+	// Transport holds listen, management, http and shutdown.
 	Transport transport.Config `yaml:",inline"`
+
+	// ManagementChosen says that the file gives management.listen. The default
+	// address may be taken by somebody else, and is then gone without; one that
+	// was chosen is not.
+	ManagementChosen bool `yaml:"-"`
 
 	Registry Registry        `yaml:"registry"`
 	Upstream upstream.Config `yaml:"upstream"`
@@ -72,12 +77,11 @@ func Default() *Config {
 // refused rather than ignored: an operator who configures a budget must not
 // believe that it is kept.
 var notBuilt = map[string]string{
-	"management": "management listener",
-	"redis":      "Redis store",
-	"auth":       "authentication",
-	"cost":       "cost budgets",
-	"handles":    "state handles",
-	"telemetry":  "telemetry export",
+	"redis":     "Redis store",
+	"auth":      "authentication",
+	"cost":      "cost budgets",
+	"handles":   "state handles",
+	"telemetry": "telemetry export",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.
@@ -143,6 +147,7 @@ func (d *decoder) parse(name, dir string, data []byte) (*Config, error) {
 		// What could not be read is at its default; checking that as well would
 		// report problems nobody has.
 		c.resolvePaths(dir)
+		c.ManagementChosen = d.positions["management.listen"] != nil
 		problems.List = d.known(c.check(d.positions))
 	}
 	if err := problems.sorted(); err != nil {

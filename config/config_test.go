@@ -197,13 +197,12 @@ shutdown:
 			"13:9: registry.routes.claims[1].namePrefix: ",
 		}},
 		"routes without a route": {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
-		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\nmanagement: {}\n", []string{
+		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\n", []string{
 			"1:1: redis: this build has no Redis store",
 			"2:1: auth: this build has no authentication",
 			"3:1: cost: this build has no cost budgets",
 			"4:1: handles: this build has no state handles",
 			"5:1: telemetry: this build has no telemetry export",
-			"6:1: management: this build has no management listener",
 		}},
 	}
 	for name, test := range tests {

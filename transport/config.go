@@ -17,8 +17,19 @@ type Config struct {
 	// all interfaces, port 0 any free port. Default 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
 
+	Management ManagementConfig `yaml:"management"`
+
 	HTTP     HTTPConfig     `yaml:"http"`
 	Shutdown ShutdownConfig `yaml:"shutdown"`
+}
+
+// ManagementConfig is the management section.
+type ManagementConfig struct {
+	// Listen is the address of the operator's listener, host:port: health, status,
+	// metrics. It is plain HTTP and asks nobody who he is, so it belongs where
+	// only operators and their tools get. An empty host means all interfaces,
+	// port 0 any free port, "" no such listener. Default 127.0.0.1:9090.
+	Listen string `yaml:"listen"`
 }
 
 // HTTPConfig is the http section.
@@ -66,9 +77,10 @@ type ShutdownConfig struct {
 // DefaultConfig returns the configuration of a gateway that was told nothing.
 func DefaultConfig() Config {
 	return Config{
-		Listen:   "127.0.0.1:8080",
-		HTTP:     HTTPConfig{MaxRequestBytes: 4 << 20},
-		Shutdown: ShutdownConfig{Delay: 5 * time.Second, Drain: 35 * time.Second},
+		Listen:     "127.0.0.1:8080",
+		Management: ManagementConfig{Listen: "127.0.0.1:9090"},
+		HTTP:       HTTPConfig{MaxRequestBytes: 4 << 20},
+		Shutdown:   ShutdownConfig{Delay: 5 * time.Second, Drain: 35 * time.Second},
 	}
 }
 
@@ -90,6 +102,11 @@ func (c Config) Validate() error {
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		report("listen", "want HOST:PORT, such as 127.0.0.1:8080 or :8080")
+	}
+	if c.Management.Listen != "" {
+		if _, _, err := net.SplitHostPort(c.Management.Listen); err != nil {
+			report("management.listen", `want HOST:PORT, such as 127.0.0.1:9090 or :9090, or "" for no management listener`)
+		}
 	}
 	if (c.HTTP.TLS.CertFile == "") != (c.HTTP.TLS.KeyFile == "") {
 		report("http.tls", "certFile and keyFile belong together: give both or none")

@@ -28,7 +28,7 @@ import (
 // may send those as well as the MCP ones. cfg must be valid.
 func Guard(cfg Config, passHeaders []string, next http.Handler) http.Handler {
 	return &guard{
-		hosts:   hostSet(cfg),
+		hosts:   newHostSet(cfg.Listen, cfg.HTTP.AllowedHosts),
 		origins: stringSet(cfg.HTTP.AllowedOrigins),
 		cors:    newCORS(passHeaders),
 		next:    next,
@@ -36,7 +36,7 @@ func Guard(cfg Config, passHeaders []string, next http.Handler) http.Handler {
 }
 
 type guard struct {
-	hosts   map[string]bool // normalised by hostKey
+	hosts   hostSet
 	origins map[string]bool
 	cors    *cors
 	next    http.Handler
@@ -50,7 +50,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.cors.announce(w.Header(), origins[0])
 	}
 	switch {
-	case isLoopbackConn(r) && !g.hostAllowed(r.Host):
+	case isLoopbackConn(r) && !g.hosts.admit(r.Host):
 		refuse(w, "host_not_allowed", fmt.Sprintf(
 			"Host %q is not allowed on a loopback address: call localhost or 127.0.0.1, or add the name to http.allowedHosts", clip(hostName(r.Host))))
 	case len(origins) > 1:
@@ -65,9 +65,26 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hostAllowed reports whether a request that came over loopback may carry this
-// Host header.
-func (g *guard) hostAllowed(host string) bool {
+// hostSet are the hosts, normalised by hostKey, that a request over loopback may
+// name besides loopback's own.
+type hostSet map[string]bool
+
+// newHostSet returns the host of listen, unless that is all interfaces, and
+// allowed.
+func newHostSet(listen string, allowed []string) hostSet {
+	set := hostSet{}
+	for _, host := range allowed {
+		set[hostKey(host)] = true
+	}
+	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" && host != "0.0.0.0" && host != "::" {
+		set[hostKey(host)] = true
+	}
+	return set
+}
+
+// admit reports whether a request that came over loopback may carry this Host
+// header.
+func (s hostSet) admit(host string) bool {
 	name := hostName(host)
 	if strings.EqualFold(name, "localhost") {
 		return true
@@ -75,7 +92,7 @@ func (g *guard) hostAllowed(host string) bool {
 	if addr, err := netip.ParseAddr(name); err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback() {
 		return true
 	}
-	return g.hosts[hostKey(name)]
+	return s[hostKey(name)]
 }
 
 // isLoopbackConn looks at the address the connection arrived at, not at the one
@@ -118,17 +135,6 @@ func hostKey(host string) string {
 		return addr.Unmap().String()
 	}
 	return strings.ToLower(host)
-}
-
-func hostSet(cfg Config) map[string]bool {
-	set := map[string]bool{}
-	for _, host := range cfg.HTTP.AllowedHosts {
-		set[hostKey(host)] = true
-	}
-	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" && host != "0.0.0.0" && host != "::" {
-		set[hostKey(host)] = true
-	}
-	return set
 }
 
 func stringSet(list []string) map[string]bool {

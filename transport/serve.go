@@ -46,9 +46,18 @@ type ServeOptions struct {
 	// signal observes it. A second value ends everything at once. May be nil.
 	Signals <-chan os.Signal
 
-	// Ready is called once when the listener is open, with its address (which
-	// tells the port if port 0 was configured). May be nil.
+	// Opened is called once when the listener is open, before anything is accepted
+	// on it, for what has to be there before the first request. Its error ends
+	// Serve. May be nil.
+	Opened func() error
+
+	// Ready is called once when connections are accepted, with the listener's
+	// address (which tells the port if port 0 was configured). May be nil.
 	Ready func(net.Addr)
+
+	// Draining is called once, at the first moment of the drain: from now on the
+	// gateway does what it is asked, and wants to be asked no more. May be nil.
+	Draining func()
 
 	// CloseStreams is called once when the listener has closed. It should end
 	// streams that stay open by design, and those that still begin, and return
@@ -83,6 +92,12 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	s, err := listen(ctx, o)
 	if err != nil {
 		return err
+	}
+	if o.Opened != nil {
+		if err := o.Opened(); err != nil {
+			s.listener.Close()
+			return err
+		}
 	}
 	return s.run(ctx)
 }
@@ -193,6 +208,9 @@ func (s *server) handle(next http.Handler) http.Handler {
 // read.
 func (s *server) leave(delay time.Duration) error {
 	s.draining.Store(true)
+	if s.o.Draining != nil {
+		s.o.Draining()
+	}
 	s.o.Logger.Info("draining", "delay", delay)
 	select {
 	case <-time.After(delay):

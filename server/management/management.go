@@ -1,3 +1,65 @@
-// Package management is the operator's side of the gateway, on a listener of its
-// own: health, the registry's view, metrics and log level.
+// Package management is the operator's side of the gateway: health, the
+// registry's view, the log level, refreshes, metrics and profiles. Its one
+// [Handler] is served on a listener of its own, never on the one agents reach:
+// it asks nobody who he is, and what it tells is the operator's business.
+//
+// Everything it answers is JSON, metrics and profiles excepted. An answer
+// describes a moment and is not to be kept (Cache-Control: no-store).
+//
+//	handler.go    the paths and methods, and the form of answers
+//	health.go     who is up: the probes' questions, Ready
+//	registry.go   what the registry knows, and asking it to look again
+//	loggers.go    the log level
+//	profiles.go   net/http/pprof
 package management
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"tollgate/registry"
+)
+
+// Registry is what the operator's view needs of a registry; *registry.Registry
+// is one.
+type Registry interface {
+	Status() registry.Status
+	DeclaredRoutes() []registry.RouteKey
+	Preloaded() <-chan struct{}
+}
+
+// Options are what a Handler works with.
+type Options struct {
+	Identity string   // the name the gateway gives itself
+	Info     Info     // what /actuator/info answers
+	Registry Registry // required
+
+	// Level is the level of the process's log; required.
+	Level *slog.LevelVar
+
+	// Metrics answers /metrics. Nil: there is no such path.
+	Metrics http.Handler
+
+	// Redis tells how Redis is doing, at the latest when its context ends. Nil:
+	// none is configured, and health does not speak of it.
+	Redis func(context.Context) RedisHealth
+
+	// Draining reports whether the process is about to leave. Nil: never.
+	Draining func() bool
+
+	// Pprof serves profiles below /debug/pprof/. They cost time while they are
+	// taken and show names of functions, not data.
+	Pprof bool
+
+	// Logger hears of changed levels and asked-for refreshes. Nil discards.
+	Logger *slog.Logger
+}
+
+// Info is what a build says of itself.
+type Info struct {
+	Version          string   `json:"version"`
+	Commit           string   `json:"commit"`
+	GoVersion        string   `json:"goVersion"`
+	ProtocolVersions []string `json:"protocolVersions"` // of MCP, newest first
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tollgate/config"
+)
+
+// readiness is what a probe's author sees.
+type readiness struct {
+	Status  string
+	Details struct {
+		ReadyRoutes, RoutesWithoutSnapshot []string
+		Loading, Draining                  bool
+	}
+}
+
+// ready asks for readiness.
+func (g *gateway) ready(t *testing.T) (status int, r readiness) {
+	t.Helper()
+	a := g.management(t, http.MethodGet, "/actuator/health/readiness")
+	if err := json.Unmarshal([]byte(a.body), &r); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	return a.status, r
+}
+
+// alive asks for liveness and expects it to be UP.
+func (g *gateway) alive(t *testing.T) {
+	t.Helper()
+	if a := g.management(t, http.MethodGet, "/actuator/health/liveness"); a.status != 200 || a.body != `{"status":"UP"}`+"\n" {
+		t.Errorf("liveness: status %d, %s", a.status, a.body)
+	}
+}
+
+// TestReadinessFollowsTheFirstList holds the only manifest back and so sees the
+// moments before and after the first list.
+func TestReadinessFollowsTheFirstList(t *testing.T) {
+	asked, release := make(chan struct{}, 8), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"bundleId":"a","tools":[]}`))
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, `
+registry:
+  manifest: {readTimeout: 30s}
+  coldWait: 33s
+  routes:
+    claims: [{id: a, manifestUrl: "`+server.URL+`/manifest", baseEndpoint: "`+server.URL+`/run"}]
+`)
+	g := start(t, command{args: []string{"--config", file}})
+	<-asked
+	status, r := g.ready(t)
+	if status != 503 || r.Status != "DOWN" || !r.Details.Loading || !slices.Equal(r.Details.RoutesWithoutSnapshot, []string{"claims"}) || len(r.Details.ReadyRoutes) != 0 {
+		t.Errorf("before the first list: status %d, %+v", status, r)
+	}
+	g.alive(t)
+	close(release)
+	g.stderr.await(t, g.exited, "first load is over")
+	status, r = g.ready(t)
+	if status != 200 || r.Status != "UP" || r.Details.Loading || !slices.Equal(r.Details.ReadyRoutes, []string{"claims"}) || len(r.Details.RoutesWithoutSnapshot) != 0 {
+		t.Errorf("after it, an empty one: status %d, %+v", status, r)
+	}
+}
+
+// TestWithoutAnyOriginAProcessIsAliveButNotReady is the view of an orchestrator
+// while everything else is down: no restart, no requests.
+func TestWithoutAnyOriginAProcessIsAliveButNotReady(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "registry:\n  portal: {url: \"http://127.0.0.1:1/registry\"}\n")
+	g := serve(t, command{args: []string{"--config", file}})
+	if status, r := g.ready(t); status != 503 || r.Status != "DOWN" || r.Details.Loading || r.Details.Draining {
+		t.Errorf("readiness: status %d, %+v", status, r)
+	}
+	g.alive(t)
+	a := g.management(t, http.MethodGet, "/actuator/health")
+	for _, part := range []string{`{"status":"DOWN","groups":["liveness","readiness"]`, `"liveness":{"status":"UP"}`, `"portal":{"status":"DOWN"`, `"lastFailureReason":"connect"`} {
+		if !strings.Contains(a.body, part) {
+			t.Errorf("health lacks %s: %s", part, a.body)
+		}
+	}
+	if a.status != 503 || strings.Contains(a.body, "127.0.0.1") {
+		t.Errorf("health: status %d, %s", a.status, a.body)
+	}
+}
+
+func TestReadinessIsDownDuringTheDrainAndManagementClosesLast(t *testing.T) {
+	service := newHeldService(t)
+	g := serve(t, command{args: []string{"--config", service.config}})
+	if status, r := g.ready(t); status != 200 || r.Status != "UP" {
+		t.Fatalf("before the signal: status %d, %+v", status, r)
+	}
+	// A connection that a monitoring system keeps, and one that never says anything.
+	for _, request := range []string{"GET /actuator/info HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "GET /actuator/info HTTP/1.1\r\nHo"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.operator, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(request)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := service.call(t, g)
+	g.signal(t, syscall.SIGTERM)
+	g.stderr.await(t, g.exited, `"msg":"draining"`)
+	status, r := g.ready(t)
+	if status != 503 || r.Status != "DOWN" || !r.Details.Draining || !slices.Equal(r.Details.ReadyRoutes, []string{"held"}) {
+		t.Errorf("while draining: status %d, %+v", status, r)
+	}
+	g.stderr.await(t, g.exited, "listener closed")
+	if status, _ := g.ready(t); status != 503 {
+		t.Errorf("after the public listener closed: status %d", status)
+	}
+	g.alive(t)
+	close(service.release)
+	if body := <-answered; !strings.Contains(body, "done") {
+		t.Errorf("the call in flight was answered %s", body)
+	}
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+func TestManagementAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "management: {listen: \""+address+"\"}\nlisten: 127.0.0.1:0\n")
+	for name, c := range map[string]command{
+		"file":               {args: []string{"serve", "--fixtures", "--config", file}},
+		"flag":               {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0", "--management", address}},
+		"variable":           {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}, env: []string{"TOLLGATE_MANAGEMENT=" + address}},
+		"the public address": {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:9187", "--management", "127.0.0.1:9187"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.run(t)
+			if o.code != exitFailed || !strings.Contains(o.stderr, "address already in use: choose another with --management or management.listen") {
+				t.Errorf("exit code %d\n%s", o.code, o.stderr)
+			}
+			if strings.Contains(o.stderr, `"msg":"listening"`) {
+				t.Errorf("it was announced:\n%s", o.stderr)
+			}
+		})
+	}
+}
+
+// TestTheDefaultManagementAddressMayBeTaken: a second gateway on a machine is
+// none the worse for the first one's listener.
+func TestTheDefaultManagementAddressMayBeTaken(t *testing.T) {
+	address := config.Default().Transport.Management.Listen
+	if taken, err := net.Listen("tcp", address); err == nil {
+		defer taken.Close()
+	} // else somebody has it already
+	g := spawn(t, command{args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}})
+	g.URL = g.address(t, "listening")
+	g.stderr.await(t, g.exited, "first load is over")
+	log := g.stderr.text()
+	if strings.Count(log, `"level":"WARN"`) != 1 || !strings.Contains(log, "no management listener") || !strings.Contains(log, "choose another with --management or management.listen") {
+		t.Errorf("want one warning that says what to do:\n%s", log)
+	}
+	if a := g.modern(t, "plant", "tools/list", "", ""); a.status != 200 {
+		t.Errorf("status %d, %s", a.status, a.body)
+	}
+	g.signal(t, syscall.SIGINT)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestNoManagementListenerWhenSwitchedOff(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "management: {listen: \"\"}\n")
+	for name, args := range map[string][]string{"file": {"--config", file}, "flag": {"--management="}} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}, args...)
+			g := spawn(t, command{args: args})
+			g.stderr.await(t, g.exited, "first load is over")
+			if log := g.stderr.text(); strings.Contains(log, "management") || strings.Contains(log, `"level":"WARN"`) {
+				t.Errorf("the log speaks of it:\n%s", log)
+			}
+			o := command{args: append(args, "--pprof")}.run(t)
+			if o.code != exitUsage || !strings.Contains(o.stderr, "--pprof") {
+				t.Errorf("profiles without a place for them: exit code %d\n%s", o.code, o.stderr)
+			}
+		})
+	}
+}
+
+func TestManagementSettingsAreChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "management: {listen: nine}\nregistry: {portal: {url: \"http://127.0.0.1:1/\"}}\n")
+	if o := tollgate(t, "check", "--config", file); o.code != exitFailed || !strings.Contains(o.stderr, ":1:14: management.listen: want HOST:PORT") {
+		t.Errorf("file: exit code %d\n%s", o.code, o.stderr)
+	}
+	if o := tollgate(t, "serve", "--fixtures", "--management", "nine"); o.code != exitUsage || !strings.Contains(o.stderr, "--management: want HOST:PORT") {
+		t.Errorf("flag: exit code %d\n%s", o.code, o.stderr)
+	}
+}
+
+func TestLogLevelChangesAtRunTime(t *testing.T) {
+	g := serve(t, command{args: []string{"--fixtures"}})
+	logs := func(call string) bool {
+		g.modern(t, "lab", "tools/call", "lab.echo", `"name":"lab.echo","arguments":{}`, "guid", call)
+		g.modern(t, call, "tools/list", "", "") // a route nobody declared
+		return strings.Count(g.stderr.text(), `"msg":"call"`) > 0
+	}
+	_ = logs
+	if a := g.management(t, http.MethodGet, "/actuator/loggers"); a.status != 200 || a.body != `{"level":"info"}`+"\n" {
+		t.Errorf("at first: status %d, %s", a.status, a.body)
+	}
+	if a := g.management(t, http.MethodPost, "/actuator/loggers", "body", `{"level":"debug"}`); a.status != 200 || a.body != `{"level":"debug"}`+"\n" {
+		t.Errorf("set: status %d, %s", a.status, a.body)
+	}
+	g.stderr.await(t, g.exited, `"msg":"log level changed","from":"info","to":"debug"`)
+}

@@ -1,0 +1,153 @@
+package management
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tollgate/registry"
+)
+
+// Health is how something is doing, in the words of the probes.
+type Health string
+
+// The values of Health.
+const (
+	Up      Health = "UP"
+	Down    Health = "DOWN"
+	Unknown Health = "UNKNOWN" // it was never tried
+)
+
+// RedisHealth is how the connection to Redis is doing. Redis is never a reason
+// for a replica to be down: without it, each serves what it has.
+type RedisHealth struct {
+	Status              Health     `json:"status"`
+	Since               *time.Time `json:"since,omitempty"` // nil: not known
+	ConsecutiveFailures int        `json:"consecutiveFailures"`
+	LastFailureReason   string     `json:"lastFailureReason,omitempty"` // a kind, such as timeout
+}
+
+// redisWait bounds how long health waits for Redis. It is well below the second
+// that probes commonly grant.
+const redisWait = 300 * time.Millisecond
+
+// Readiness says whether this replica wants requests, and why not.
+type Readiness struct {
+	Status  Health           `json:"status"`
+	Details ReadinessDetails `json:"details"`
+}
+
+// ReadinessDetails are the reasons of a Readiness.
+type ReadinessDetails struct {
+	ReadyRoutes           []registry.RouteKey `json:"readyRoutes"`           // that have a list, be it empty; sorted, never nil
+	RoutesWithoutSnapshot []registry.RouteKey `json:"routesWithoutSnapshot"` // the other declared ones; sorted, never nil
+	Loading               bool                `json:"loading,omitempty"`     // the first load is not over
+	Draining              bool                `json:"draining,omitempty"`    // the process is about to leave
+}
+
+// Ready reports whether a gateway on reg is ready for requests: the first
+// attempt to load everything is over, and there is a list to serve on at least
+// one route (an empty one counts, and so does one from a copy or a file), or
+// none is declared; and it is not draining. A replica that cannot serve
+// anything is not ready; one that lacks a route is.
+func Ready(reg Registry, draining bool) Readiness {
+	status := reg.Status()
+	details := ReadinessDetails{
+		ReadyRoutes:           []registry.RouteKey{},
+		RoutesWithoutSnapshot: []registry.RouteKey{},
+		Draining:              draining,
+	}
+	for _, route := range status.Routes {
+		if route.ContentHash != "" {
+			details.ReadyRoutes = append(details.ReadyRoutes, route.Key)
+		} else {
+			details.RoutesWithoutSnapshot = append(details.RoutesWithoutSnapshot, route.Key)
+		}
+	}
+	select {
+	case <-reg.Preloaded():
+	default:
+		details.Loading = true
+	}
+	declared := reg.DeclaredRoutes()
+	serves := len(details.ReadyRoutes) > 0 || declared != nil && len(declared) == 0
+	if details.Loading || draining || !serves {
+		return Readiness{Down, details}
+	}
+	return Readiness{Up, details}
+}
+
+type component struct {
+	Status  Health `json:"status"`
+	Details any    `json:"details,omitempty"`
+}
+
+// components are the parts of the overall health. Of them only readiness decides
+// it: an origin or Redis that is away is for its operator to know, and no reason
+// to take a replica that serves its lists out of service.
+type components struct {
+	Liveness  component    `json:"liveness"`
+	Readiness Readiness    `json:"readiness"`
+	Portal    *component   `json:"portal,omitempty"` // nil: routes are static
+	Redis     *RedisHealth `json:"redis,omitempty"`  // nil: not configured
+}
+
+func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
+	ready := Ready(h.o.Registry, h.o.Draining())
+	parts := components{
+		Liveness:  component{Status: Up},
+		Readiness: ready,
+		Portal:    portalHealth(h.o.Registry.Status().Portal),
+	}
+	if h.o.Redis != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), redisWait)
+		defer cancel()
+		redis := h.o.Redis(ctx)
+		parts.Redis = &redis
+	}
+	writeJSON(w, ready.Status.code(), struct {
+		Status     Health     `json:"status"`
+		Groups     []string   `json:"groups"`
+		Components components `json:"components"`
+	}{ready.Status, []string{"liveness", "readiness"}, parts})
+}
+
+// portalHealth is the Portal's record as a component: UP while its last answer
+// was good.
+func portalHealth(portal *registry.OriginStatus) *component {
+	if portal == nil {
+		return nil
+	}
+	c := &component{Status: Down, Details: struct {
+		Condition           registry.Condition    `json:"condition"`
+		LastSuccessAt       *time.Time            `json:"lastSuccessAt"`
+		ConsecutiveFailures int                   `json:"consecutiveFailures"`
+		LastFailureReason   *registry.FailureKind `json:"lastFailureReason"`
+	}{portal.Condition, portal.LastSuccessAt, portal.ConsecutiveFailures, portal.LastFailureReason}}
+	switch {
+	case portal.LastAttemptAt == nil:
+		c.Status = Unknown
+	case portal.Condition == registry.Healthy:
+		c.Status = Up
+	}
+	return c
+}
+
+// liveness answers as long as the process can answer at all. A restart mends no
+// origin, so none has a part in it.
+func (h *Handler) liveness(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, component{Status: Up})
+}
+
+func (h *Handler) readiness(w http.ResponseWriter, _ *http.Request) {
+	ready := Ready(h.o.Registry, h.o.Draining())
+	writeJSON(w, ready.Status.code(), ready)
+}
+
+// code is the HTTP status that tells a probe the same.
+func (s Health) code() int {
+	if s == Up {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
