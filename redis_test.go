@@ -1,0 +1,92 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tollgate/redistest"
+)
+
+// askUntil calls the tool until done, as somebody does who uses the route.
+func (s *changingService) askUntil(t *testing.T, g *gateway, what string, done func() bool) {
+	t.Helper()
+	for late := time.Now().Add(patience); !done(); {
+		if time.Now().After(late) {
+			t.Fatalf("it does not happen: %s", what)
+		}
+		if fault := s.echo(g, http.DefaultClient, `{"n":1}`); fault != "" {
+			t.Fatal(fault)
+		}
+		time.Sleep(10 * time.Millisecond) // a caller's pause
+	}
+}
+
+// hasCopies says that Redis holds the Portal's answer and the route's newest
+// manifest.
+func (s *changingService) hasCopies(redis *redistest.Server) func() bool {
+	return func() bool {
+		return redis.Do("EXISTS", "tollgate:registry:portal") == "1" &&
+			strings.Contains(redis.Do("GET", "tollgate:registry:route:changing"), s.described())
+	}
+}
+
+func TestRedisMayComeLater(t *testing.T) {
+	redis, service := redistest.Start(t), newChangingService(t)
+	redis.Kill()
+	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
+	if fault := service.echo(g, http.DefaultClient, `{"early":true}`); fault != "" {
+		t.Error(fault)
+	}
+	g.stderr.await(t, g.exited, redisAway)
+	redis.Restart()
+	service.askUntil(t, g, "the copies are written", service.hasCopies(redis))
+	g.stderr.await(t, g.exited, redisBack)
+	if status := g.redisHealth(t); status != "UP" {
+		t.Errorf("health says Redis is %s", status)
+	}
+	g.checkOneOutage(t)
+}
+
+func TestCopiesComeBackWhenRedisLostThem(t *testing.T) {
+	redis, service := redistest.Start(t), newChangingService(t)
+	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
+	service.askUntil(t, g, "the copies are written", service.hasCopies(redis))
+	redis.Kill()
+	service.askUntil(t, g, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), redisAway) })
+	service.frozen.Store(true) // from here on, nothing but the loss is a reason to write
+	redis.Restart()
+	service.askUntil(t, g, "the copies are written again", service.hasCopies(redis))
+	g.stderr.await(t, g.exited, redisBack)
+	g.checkOneOutage(t)
+}
+
+// TestAReplicaStartsFromTheCopies starts a second gateway while Portal and Tool
+// Services are down.
+func TestAReplicaStartsFromTheCopies(t *testing.T) {
+	redis, service := redistest.Start(t), newChangingService(t)
+	config := service.config(t, redis.URL())
+	first := serve(t, command{args: []string{"--config", config}})
+	service.frozen.Store(true)
+	service.askUntil(t, first, "the copies are written", service.hasCopies(redis))
+	service.down.Store(true)
+	second := serve(t, command{args: []string{"--config", config}})
+	if fault := service.echo(second, http.DefaultClient, `{"n":1}`); fault != "" {
+		t.Error(fault)
+	}
+	if status, r := second.ready(t); status != 200 {
+		t.Errorf("readiness: status %d, %+v", status, r)
+	}
+	list := [2]string{}
+	for i, g := range []*gateway{first, second} {
+		list[i] = string(g.modern(t, "changing", "tools/list", "", "").Result)
+	}
+	if list[0] != list[1] {
+		t.Errorf("the replicas list different tools:\n%s\n%s", list[0], list[1])
+	}
+	view := second.management(t, http.MethodGet, "/actuator/toolBundles").body
+	if strings.Count(view, `"source":"redis"`) != 2 || strings.Contains(view, service.server.URL) {
+		t.Errorf("the view does not say that it is all from Redis, or shows an address: %s", view)
+	}
+}
