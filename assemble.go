@@ -83,7 +83,7 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	}
 	c := p.config
 	version, _ := build()
-	if p.upstream, err = upstream.New(c.Upstream, version, log); err != nil {
+	if p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log}); err != nil {
 		return err
 	}
 	p.registry, err = registry.New(registry.Options{

@@ -46,6 +46,11 @@ func (f *Failure) Error() string {
 	return string(f.Kind) + ": " + f.Detail
 }
 
+// refused reports whether the origin answered with a status that does not count.
+// An origin may stumble over the condition itself, so that its tag is dropped
+// and the next fetch is unconditional.
+func (f *Failure) refused() bool { return strings.HasPrefix(string(f.Kind), "status_") }
+
 // invalid is the failure of a document with breaches.
 func invalid(kind FailureKind, findings []Finding) *Failure {
 	const shown = 3
@@ -77,50 +82,76 @@ type target struct {
 	url      string
 	token    string // sent as a bearer token unless empty
 	maxBytes int    // bound of the decoded document
+	etag     string // of the document that is known; "" = the whole document is wanted
 }
+
+// document is what a fetch brought.
+type document struct {
+	data        []byte // decoded; nil when notModified
+	etag        string // that belongs to data; "" = none
+	notModified bool   // the origin says that the document known by target.etag is its newest
+}
+
+// statusNotModified is the failure of a 304 that confirms nothing: nobody asked
+// for it, or it speaks of another tag than the one sent.
+const statusNotModified FailureKind = "status_304"
 
 var (
 	errNoConnection = errors.New("no connection within connectTimeout")
 	errNoAnswer     = errors.New("no whole answer within readTimeout")
 )
 
-// get fetches t once. It follows no redirect, believes nothing but a 200 and
-// decodes gzip although it asks for no coding. The request carries what get
-// puts there and nothing of any caller. When ctx ends, the failure says nothing
-// about the origin.
-func (f *fetcher) get(ctx context.Context, t target) ([]byte, *Failure) {
+// get fetches t once. It follows no redirect, believes nothing but a 200, or a
+// 304 about the tag it sent, and decodes gzip although it asks for no coding.
+// The request carries what get puts there and nothing of any caller. When ctx
+// ends, the failure says nothing about the origin.
+func (f *fetcher) get(ctx context.Context, t target) (document, *Failure) {
 	ctx, bounds := f.bound(ctx)
 	defer bounds.release()
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, nil)
 	if err != nil {
-		return nil, &Failure{Kind: FailedInternal, Detail: "the declared address is not a URL"}
+		return document{}, &Failure{Kind: FailedInternal, Detail: "the declared address is not a URL"}
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "tollgate")
 	if t.token != "" {
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
+	if t.etag != "" {
+		req.Header.Set("If-None-Match", t.etag)
+		// Some services send a body with a 304. On a connection that is used again,
+		// it would be taken for the beginning of the next answer, a tool's perhaps.
+		req.Close = true
+	}
 	// Not http.Client: the transport alone follows no redirect, keeps no cookie
 	// and puts no URL into its errors.
 	resp, err := f.transport.RoundTrip(req)
 	if err != nil {
-		return nil, bounds.failure(ctx, err)
+		return document{}, bounds.failure(ctx, err)
 	}
 	defer resp.Body.Close()
 	bounds.connected() // an answer shows it, if the transport did not tell
 
-	if resp.StatusCode != http.StatusOK {
-		return nil, &Failure{
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotModified:
+		// It has no body. What comes instead of none is not read.
+		if !confirms(resp.Header, t.etag) {
+			return document{}, &Failure{Kind: statusNotModified, Detail: "not about an ETag that was sent"}
+		}
+		return document{notModified: true}, nil
+	default:
+		return document{}, &Failure{
 			Kind:   FailureKind(fmt.Sprintf("status_%d", resp.StatusCode)),
 			Detail: http.StatusText(resp.StatusCode),
 		}
 	}
 	data, failure := readBody(resp, t.maxBytes)
 	if failure != nil && ctx.Err() != nil { // whatever the readers made of it
-		return nil, bounds.failure(ctx, ctx.Err())
+		failure = bounds.failure(ctx, ctx.Err())
 	}
-	return data, failure
+	return document{data: data, etag: etagIn(resp.Header)}, failure
 }
 
 // readBody reads and decodes the whole body of resp, but never more than one

@@ -73,7 +73,7 @@ func TestFetchSendsNothingButItsOwnHeaders(t *testing.T) {
 		"":       {"Accept": {"application/json"}, "User-Agent": {"tollgate"}},
 		"secret": {"Accept": {"application/json"}, "User-Agent": {"tollgate"}, "Authorization": {"Bearer secret"}},
 	} {
-		if _, failure := over(t, patient).get(ctx, target{s.URL + "/a%2Fb?q=1", token, 100}); failure != nil {
+		if _, failure := over(t, patient).get(ctx, target{url: s.URL + "/a%2Fb?q=1", token: token, maxBytes: 100}); failure != nil {
 			t.Fatal(failure)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -168,15 +168,15 @@ func TestFetchOutcomes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, test.answer)
-			data, failure := over(t, patient).get(t.Context(), target{url: s.URL, maxBytes: 1000})
+			doc, failure := over(t, patient).get(t.Context(), target{url: s.URL, maxBytes: 1000})
 			if test.kind != "" {
 				if failure == nil || failure.Kind != test.kind {
-					t.Fatalf("got %q, %v; want a failure of kind %s", data, failure, test.kind)
+					t.Fatalf("got %q, %v; want a failure of kind %s", doc.data, failure, test.kind)
 				}
 				return
 			}
-			if failure != nil || string(data) != test.want {
-				t.Errorf("got %q, %v", data, failure)
+			if failure != nil || string(doc.data) != test.want {
+				t.Errorf("got %q, %v", doc.data, failure)
 			}
 		})
 	}
@@ -216,8 +216,8 @@ func TestFetchOverATransportThatDecodes(t *testing.T) {
 	if _, failure := f.get(t.Context(), target{url: s.URL, maxBytes: 1000}); failure == nil || failure.Kind != FailedTooLarge {
 		t.Errorf("got %v: the bound counts decoded bytes", failure)
 	}
-	if data, failure := f.get(t.Context(), target{url: s.URL, maxBytes: 2000}); failure != nil || len(data) != 2000 {
-		t.Errorf("got %d bytes, %v", len(data), failure)
+	if doc, failure := f.get(t.Context(), target{url: s.URL, maxBytes: 2000}); failure != nil || len(doc.data) != 2000 {
+		t.Errorf("got %d bytes, %v", len(doc.data), failure)
 	}
 }
 
@@ -342,7 +342,7 @@ func TestFailuresHoldNoAddressOrSecret(t *testing.T) {
 		return nil, &url.Error{Op: "Get", URL: r.URL.String(), Err: errors.New("refused")}
 	})
 	for _, address := range []string{"http://x.test/?key=hush", "http://x.test/\x7fhush", "://hush"} {
-		_, failure := f.get(t.Context(), target{address, "hush", 10})
+		_, failure := f.get(t.Context(), target{url: address, token: "hush", maxBytes: 10, etag: `"hush"`})
 		if failure == nil || strings.Contains(failure.Error(), "hush") {
 			t.Errorf("%q: %v", address, failure)
 		}

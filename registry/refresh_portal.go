@@ -12,6 +12,7 @@ import (
 type portal struct {
 	origin
 	missAt time.Duration // when an unknown route may cause a check again; under Registry.mu
+	known  tagged[index] // the index in force with the ETag of its answer; of the flight alone
 }
 
 // index is one accepted registry answer. It is immutable; the routes and
@@ -41,12 +42,13 @@ func (r *Registry) users(s *service) []*route { return r.known().users[s] }
 // checkPortal fetches the registry answer once.
 func (r *Registry) checkPortal(ctx context.Context) {
 	var answer *Declaration
-	data, failure := r.fetch.get(ctx, target{
+	doc, failure := r.fetch.get(ctx, target{
 		url: r.config.Portal.URL, token: r.config.Portal.Token, maxBytes: r.config.Portal.MaxBytes,
+		etag: r.portal.known.etagOf(r.index.Load()),
 	})
-	if failure == nil {
+	if failure == nil && !doc.notModified {
 		var findings []Finding
-		answer, findings = ParsePortal(data)
+		answer, findings = ParsePortal(doc.data)
 		if answer == nil {
 			failure = invalid(InvalidRegistry, findings)
 		}
@@ -55,24 +57,34 @@ func (r *Registry) checkPortal(ctx context.Context) {
 		return
 	}
 	if failure != nil {
+		if failure.refused() {
+			r.portal.known = tagged[index]{}
+		}
 		r.failed(&r.portal.origin, failure)
 	} else {
-		r.portalAnswered(answer)
+		r.portalAnswered(answer, doc)
 	}
 	r.wakeWatches(nil)
 }
 
-func (r *Registry) portalAnswered(answer *Declaration) {
+// portalAnswered puts answer, made of doc, into force. When doc says that the
+// index in force is the newest there is no answer, and nothing to do but to note
+// that.
+func (r *Registry) portalAnswered(answer *Declaration, doc document) {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
-	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
+	if !doc.notModified && len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
 			return
 		}
 	}
 	o.emptyOver()
-	changed := r.apply(answer)
+	var changed []*service
+	if !doc.notModified {
+		changed = r.apply(answer)
+		r.portal.known = tagged[index]{r.index.Load(), doc.etag}
+	}
 	r.succeeded(o, next)
 	r.loader.add(r, changed)
 }

@@ -75,7 +75,7 @@ func (l *live) due(now time.Duration) bool {
 }
 
 // redeclare puts a changed declaration into force. Its services are due at
-// once, whatever their TTL; what the declaration removes, switches off or
+// once, whatever their TTL, and fetched whole; what the declaration removes, switches off or
 // addresses elsewhere acts before any of them answered.
 func (r *Registry) redeclare(rt *route, declared []Service, services []*service) {
 	rt.mu.Lock()
@@ -84,6 +84,7 @@ func (r *Registry) redeclare(rt *route, declared []Service, services []*service)
 	for i, s := range services {
 		if declared[i].Enabled {
 			s.next.Store(0)
+			s.known.Store(nil)
 		}
 	}
 	r.rebuildLocked(rt)

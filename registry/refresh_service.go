@@ -36,6 +36,10 @@ type service struct {
 	good     atomic.Pointer[Manifest] // the last-good; nil = never had one. Set by the flight
 	revision atomic.Pointer[string]   // what the last answer called itself
 
+	// known is good with the ETag of the last answer that counted; nil = the next
+	// fetch is unconditional. The flight sets it; a changed declaration clears it.
+	known atomic.Pointer[tagged[Manifest]]
+
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 }
 
@@ -65,11 +69,14 @@ func (s *service) newest() *Manifest {
 func (r *Registry) checkService(ctx context.Context, s *service) {
 	m := s.good.Load()
 	var findings []Finding
-	data, failure := r.fetch.get(ctx, target{url: s.url, maxBytes: r.config.Manifest.MaxBytes})
-	// The same bytes make the same manifest. Nearly all refreshes bring those,
-	// and compiling every schema of them anew would be their whole cost.
-	if failure == nil && (m == nil || !bytes.Equal(m.Raw, jsonwire.TrimBOM(data))) {
-		m, findings = ParseManifest(data, r.manifestRules(s.key))
+	doc, failure := r.fetch.get(ctx, target{
+		url: s.url, maxBytes: r.config.Manifest.MaxBytes, etag: s.known.Load().etagOf(m),
+	})
+	// The same bytes make the same manifest, and an origin that answers 304 says
+	// so without sending them. Nearly all refreshes bring one or the other, and
+	// compiling every schema anew would be their whole cost.
+	if failure == nil && !doc.notModified && (m == nil || !bytes.Equal(m.Raw, jsonwire.TrimBOM(doc.data))) {
+		m, findings = ParseManifest(doc.data, r.manifestRules(s.key))
 		if m == nil {
 			failure = invalid(InvalidManifest, findings)
 		}
@@ -78,9 +85,12 @@ func (r *Registry) checkService(ctx context.Context, s *service) {
 		return // the gateway is closing; that says nothing about the service
 	}
 	if failure != nil {
+		if failure.refused() {
+			s.known.Store(nil)
+		}
 		r.serviceFailed(s, failure)
 	} else {
-		r.serviceAnswered(s, m, findings)
+		r.serviceAnswered(s, m, doc, findings)
 	}
 	r.wakeWatches(s)
 }
@@ -96,7 +106,9 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 	}
 }
 
-func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) {
+// serviceAnswered takes m, made of doc, or what s has when doc says that it is
+// the newest.
+func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) {
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
 	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
@@ -106,12 +118,17 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, findings []Finding) 
 		}
 	}
 	s.emptyOver()
-	s.revision.Store(&m.Revision)
+	if !doc.notModified {
+		s.revision.Store(&m.Revision)
+	}
 	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
+	}
+	if !doc.notModified {
+		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
 }

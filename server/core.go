@@ -18,6 +18,7 @@ import (
 type core struct {
 	routes   Routes
 	upstream *upstream.Client
+	observer Observer // nil: none
 	log      *slog.Logger
 }
 
@@ -41,15 +42,19 @@ type call struct {
 	mirrored  bool        // the headers have to mirror declared arguments
 
 	traceparent, tracestate string // from _meta
+	span                    *span  // of the request; nil when nothing is traced
 }
 
-// call answers a tool call and logs it. The error, if any, is the gateway's
+// call answers a tool call, logs it and tells the observer. The error, if any, is the gateway's
 // refusal; whatever a Tool Service does is a result.
 func (c *core) call(ctx context.Context, in *call) (result upstream.Result, err error) {
-	record := callRecord{start: time.Now(), route: in.route, outcome: "panic"}
+	record := callRecord{start: time.Now(), route: in.route, span: in.span, outcome: "panic"}
+	if c.observer != nil {
+		c.observer.CallStarted()
+	}
 	defer func() { c.record(ctx, &record) }()
 	result, err = c.pipeline(ctx, in, &record)
-	record.outcome = record.ended(result, err)
+	record.outcome, record.isError = record.ended(result, err), result.IsError
 	return result, err
 }
 
@@ -62,6 +67,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 			return result, err
 		}
 	}
+	record.listed = true
 
 	// The tool. One that is not there may be new: the route is looked at again.
 	tool := snapshot.Tool(in.tool)
@@ -155,15 +161,18 @@ func busy(tool *registry.RoutedTool) upstream.Result {
 	return upstream.ErrorResult("The Tool Service " + string(tool.Service) + " is busy: too many calls to it are in flight. Nothing was called. Try again in a moment.")
 }
 
-// callRecord is what the log says about a call. Never arguments, results or
+// callRecord is what log, observer and trace say about a call. Never arguments, results or
 // header values.
 type callRecord struct {
 	start   time.Time
 	route   registry.RouteKey
+	listed  bool                 // the route had a list
 	tool    *registry.RoutedTool // nil when it is not known; a caller's own text is not logged
 	answer  *upstream.Answer     // nil when nothing was forwarded
 	refused string               // why the model was told to try again, when it was
 	outcome string
+	isError bool // the result says so
+	span    *span
 }
 
 // ended is one word for how a call ended: "ok", "tool_error", why nothing was
@@ -182,14 +191,19 @@ func (r *callRecord) ended(result upstream.Result, err error) string {
 	return "ok"
 }
 
-// record logs one line per call.
+// record logs one line per call, after the observer and the trace have it.
 func (c *core) record(ctx context.Context, r *callRecord) {
+	total := time.Since(r.start)
+	if c.observer != nil {
+		c.observer.CallEnded(r.event(total))
+	}
+	r.span.called(r)
 	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs, slog.String("route", string(r.route)))
 	if r.tool != nil {
 		attrs = append(attrs, slog.String("tool", string(r.tool.Name)), slog.String("service", string(r.tool.Service)))
 	}
-	attrs = append(attrs, slog.String("outcome", r.outcome), slog.Int64("ms", time.Since(r.start).Milliseconds()))
+	attrs = append(attrs, slog.String("outcome", r.outcome), slog.Int64("ms", total.Milliseconds()))
 	if r.answer != nil {
 		attrs = append(attrs, slog.Int("status", r.answer.Status), slog.Int("bytes", len(r.answer.Body)))
 	}

@@ -18,6 +18,7 @@ type door struct {
 	server *mcp.Server // the route's, built
 	header http.Header // the caller's own headers; on stdio the ones given once for all
 	http   *exchange   // nil on stdio
+	frames *session    // nil over HTTP
 
 	// ending is over when listen streams of a frames session have to end; nil
 	// over HTTP, where a stream is a request of its own.
@@ -46,6 +47,8 @@ type exchange struct {
 	modern   bool
 	snapshot *registry.Snapshot // what the route check saw; nil for methods that need no list
 	ctx      context.Context    // ends when the client leaves, in both eras
+
+	span *span // nil when nothing is traced
 
 	status int         // HTTP status of the answer; 0 leaves the SDK's
 	header http.Header // added to the answer; nil for none

@@ -137,7 +137,7 @@ func newGateway(t testing.TB, change ...func(*Options)) *gateway {
 
 func newUpstream(t testing.TB, config upstream.Config) *upstream.Client {
 	t.Helper()
-	client, err := upstream.New(config, "test", nil)
+	client, err := upstream.New(upstream.Options{Config: config, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

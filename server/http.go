@@ -20,6 +20,7 @@ import (
 // empty 202.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{msg: new(message), ctx: r.Context()}
+	defer func() { x.span.end() }()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -65,6 +66,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 	x.msg, err = parseMessage(body)
 	version, versionErr := versionHeader(r.Header)
 	x.modern = isModern(version)
+	x.span = s.startSpan(x.ctx, key, x.msg, way{header: r.Header, version: version, proto: r.Proto})
 	if err != nil {
 		return err
 	}
@@ -199,6 +201,7 @@ func (x *exchange) sdkRequest(ctx context.Context) *http.Request {
 // refuse answers with an error.
 func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 	f := asFailure(err)
+	x.span.failed(f, x.modern)
 	s.logFailure(x.ctx, f)
 	f.setHeaders(w.Header())
 	w.Header().Set("Content-Type", "application/json")

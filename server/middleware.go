@@ -44,17 +44,18 @@ type callResult struct {
 func (rt *route) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		d := doorOf(ctx)
+		span := d.span(req)
 		// A panic here would end the process: the goroutine is the SDK's.
 		defer func() {
 			if p := recover(); p != nil {
-				res, err = nil, d.refuse(rt.s.panicked(p), isModern(versionOf(req)))
+				res, err = nil, d.refuse(rt.s.panicked(p), isModern(versionOf(req)), span)
 			}
 		}()
-		ctx, cancel := d.context(ctx)
+		ctx, cancel := d.context(span.context(ctx))
 		defer cancel()
 		switch method {
 		case methodCall:
-			res, err = rt.answerCall(ctx, d, req.(*mcp.CallToolRequest))
+			res, err = rt.answerCall(ctx, d, req.(*mcp.CallToolRequest), span)
 		case methodList:
 			res, err = rt.answerList(ctx, d, req)
 		case methodInitialize:
@@ -73,7 +74,7 @@ func (rt *route) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			f := asFailure(err)
 			rt.s.logFailure(ctx, f)
-			return nil, d.refuse(f, isModern(versionOf(req)))
+			return nil, d.refuse(f, isModern(versionOf(req)), span)
 		}
 		return res, nil
 	}
@@ -91,8 +92,8 @@ func (d *door) context(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // refuse makes the SDK's error of a failure and leaves the HTTP side in the
-// exchange.
-func (d *door) refuse(f *failure, modern bool) *jsonrpc.Error {
+// exchange and the code in the span.
+func (d *door) refuse(f *failure, modern bool, span *span) *jsonrpc.Error {
 	if d.http != nil {
 		d.http.refuse(f)
 	} else if f.kind == routeNotFound {
@@ -100,6 +101,7 @@ func (d *door) refuse(f *failure, modern bool) *jsonrpc.Error {
 		f = &failure{kind: routeRemoved, cause: f.cause,
 			text: fmt.Sprintf("route %s does not exist: it was removed, or never was", d.route.key)}
 	}
+	span.failed(f, modern)
 	return &jsonrpc.Error{Code: int64(f.code(modern)), Message: f.text, Data: f.dataJSON()}
 }
 
@@ -137,7 +139,7 @@ func (rt *route) answerList(ctx context.Context, d *door, req mcp.Request) (mcp.
 	return &listResult{Tools: list, ResultType: resultComplete, TTLMs: &ms, CacheScope: rt.s.scope}, nil
 }
 
-func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolRequest) (mcp.Result, error) {
+func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolRequest, span *span) (mcp.Result, error) {
 	c := &call{
 		route:       rt.key,
 		snapshot:    d.snapshot(),
@@ -147,6 +149,7 @@ func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolReque
 		modern:      isModern(versionOf(req)),
 		traceparent: metaText(req.Params.Meta, metaTraceparent),
 		tracestate:  metaText(req.Params.Meta, metaTracestate),
+		span:        span,
 	}
 	if d.http != nil {
 		c.arguments = d.http.msg.param("arguments")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/trace"
 
 	"tollgate/registry"
 	"tollgate/server/upstream"
@@ -48,7 +49,8 @@ const (
 	CachePrivate = "private" // right as soon as callers may see different routes
 )
 
-// Options are what a Server is made of. All fields but Logger are required.
+// Options are what a Server is made of. All fields but the last three are
+// required.
 type Options struct {
 	Identity   string // the server's name in serverInfo
 	Routes     Routes
@@ -64,7 +66,9 @@ type Options struct {
 	// session's input; positive.
 	Drain time.Duration
 
-	Logger *slog.Logger // nil: logs nothing
+	Logger   *slog.Logger // nil: logs nothing
+	Observer Observer     // hears of every tool call; nil: nobody does
+	Tracer   trace.Tracer // starts a span per request; nil: none, at no cost
 }
 
 // validate finds every mistake.
@@ -93,6 +97,7 @@ type Server struct {
 	scope   string
 	drain   time.Duration
 	log     *slog.Logger
+	tracer  trace.Tracer // nil: nothing is traced
 	info    *mcp.Implementation
 
 	json, sse http.Handler // the SDK's two forms of answer
@@ -112,8 +117,8 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger,
-		core:  &core{routes: o.Routes, upstream: o.Upstream, log: o.Logger},
+		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger, tracer: o.Tracer,
+		core:  &core{routes: o.Routes, upstream: o.Upstream, observer: o.Observer, log: o.Logger},
 		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},
 		byKey: make(map[registry.RouteKey]*route),
 	}

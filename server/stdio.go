@@ -44,9 +44,10 @@ func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames 
 	defer end()
 	d := &door{route: rt, server: rt.built(), header: header, ending: ending}
 	c := &session{
-		s: s, rt: rt, frames: frames, ctx: ctx, endListens: end,
+		s: s, rt: rt, frames: frames, header: header, ctx: ctx, endListens: end,
 		in: make(chan frame), closed: make(chan struct{}), pending: make(map[jsonrpc.ID]*pendingCall),
 	}
+	d.frames = c
 	defer c.unsubscribe()
 	// For the SDK the session is a legacy one that is past its handshake. The
 	// handshake is answered in the middleware, whenever it comes; modern requests
@@ -72,6 +73,7 @@ type session struct {
 	s          *Server
 	rt         *route
 	frames     FrameConn
+	header     http.Header // the caller's, for every call
 	ctx        context.Context
 	endListens context.CancelFunc
 
@@ -98,6 +100,7 @@ type frame struct {
 type pendingCall struct {
 	cancelled    bool         // the client does not want the answer any more
 	subscription subscription // of a subscriptions/listen
+	span         *span        // nil when nothing is traced
 }
 
 // Connect implements mcp.Transport.
@@ -218,7 +221,7 @@ func (c *session) accept(data []byte) *jsonrpc.Request {
 	if m.method == methodInitialize {
 		c.subscribe()
 	}
-	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true)}
+	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true), Extra: c.marked(m)}
 }
 
 // begin registers a call. ok is false when its id belongs to a pending one.
@@ -229,7 +232,7 @@ func (c *session) begin(m *message) (id jsonrpc.ID, ok bool) {
 	if c.pending[id] != nil {
 		return id, false
 	}
-	c.pending[id] = new(pendingCall)
+	c.pending[id] = &pendingCall{span: c.s.startSpan(c.ctx, c.rt.key, m, way{header: c.header})}
 	return id, true
 }
 
@@ -301,6 +304,9 @@ func (c *session) done(id jsonrpc.ID) (wanted bool) {
 	p := c.pending[id]
 	delete(c.pending, id)
 	c.answering = true
+	if p != nil {
+		p.span.end()
+	}
 	return p != nil && !p.cancelled
 }
 
@@ -362,6 +368,9 @@ func (c *session) unsubscribe() {
 // refuse answers a message the SDK does not get to see.
 func (c *session) refuse(m *message, err error) {
 	f := asFailure(err)
+	span := c.s.startSpan(c.ctx, c.rt.key, m, way{header: c.header})
+	span.failed(f, isModern(m.version))
+	span.end()
 	c.s.logFailure(c.ctx, f)
 	c.writing.Lock()
 	defer c.writing.Unlock()

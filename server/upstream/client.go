@@ -5,12 +5,15 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"tollgate/registry"
 )
@@ -33,6 +36,7 @@ type Client struct {
 	replayed  bool // a passed header may make net/http repeat a POST by itself
 	http      *guarded
 	log       *slog.Logger
+	tracer    trace.Tracer // nil: nothing is traced
 	places    places
 }
 
@@ -42,10 +46,17 @@ type passedHeader struct {
 	name string // as configured, as it is sent
 }
 
-// New makes a Client. version goes into the User-Agent. A logger of nil logs
-// nothing; otherwise failed connections are logged at debug level. The error is
-// Config.Validate's.
-func New(config Config, version string, log *slog.Logger) (*Client, error) {
+// Options are what a Client is made of. Config is required.
+type Options struct {
+	Config  Config
+	Version string       // of the gateway; goes into the User-Agent
+	Logger  *slog.Logger // gets failed connections at debug level; nil: logs nothing
+	Tracer  trace.Tracer // starts a span per request to a Tool Service; nil: none, at no cost
+}
+
+// New makes a Client. The error is Config.Validate's.
+func New(o Options) (*Client, error) {
+	config, log := o.Config, o.Logger
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -58,9 +69,10 @@ func New(config Config, version string, log *slog.Logger) (*Client, error) {
 	}
 	c := &Client{
 		config:    config,
-		userAgent: []string{"tollgate/" + version},
+		userAgent: []string{"tollgate/" + o.Version},
 		http:      &guarded{base: base, allowed: hostSet(config.AllowedHosts), proxied: config.ProxyFromEnvironment},
 		log:       log,
+		tracer:    o.Tracer,
 		places:    places{limit: config.MaxInFlightPerService, taken: make(map[registry.ServiceKey]int)},
 	}
 	for _, name := range config.PassHeaders {
@@ -126,6 +138,14 @@ func (c *Client) Acquire(service registry.ServiceKey) (release func(), ok bool) 
 		return nil, false
 	}
 	return sync.OnceFunc(func() { c.places.give(service) }), true
+}
+
+// InFlight is how many calls each service has in flight now. Services without
+// any are not in it. The caller may keep the map.
+func (c *Client) InFlight() map[registry.ServiceKey]int {
+	c.places.mu.Lock()
+	defer c.places.mu.Unlock()
+	return maps.Clone(c.places.taken)
 }
 
 // places counts calls in flight per service. A service without calls has no

@@ -225,7 +225,7 @@ func TestProxyOnlyWhenConfigured(t *testing.T) {
 func TestNewRefusesABadConfig(t *testing.T) {
 	config := DefaultConfig()
 	config.IdleTimeout = -time.Second
-	if _, err := New(config, "1", nil); err == nil {
+	if _, err := New(Options{Config: config, Version: "1"}); err == nil {
 		t.Error("a negative idleTimeout was accepted")
 	}
 }

@@ -26,7 +26,7 @@ func TestHeadersThatAreNeverPassed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "upstream.passHeaders[1]") {
 			t.Errorf("%q: error %v, want one about passHeaders[1]", name, err)
 		}
-		if _, err := New(config, "1", nil); err == nil {
+		if _, err := New(Options{Config: config, Version: "1"}); err == nil {
 			t.Errorf("%q: New accepts it", name)
 		}
 	}

@@ -238,7 +238,7 @@ func TestCancellationReachesTheService(t *testing.T) {
 
 func TestTheLogTellsOfConnectionsButNotOfContents(t *testing.T) {
 	var log bytes.Buffer
-	c, err := New(DefaultConfig(), "1", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	c, err := New(Options{Config: DefaultConfig(), Version: "1", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,11 +65,15 @@ func (c *Client) Forward(ctx context.Context, call Call) *Answer {
 func (c *Client) forward(caller context.Context, call Call) *Answer {
 	ctx, cancel := context.WithTimeout(caller, call.Tool.Deadline)
 	defer cancel()
-	resp, err := c.send(ctx, call)
+	resp, span, err := c.send(ctx, call)
+	defer span.end()
 	if err != nil {
-		return &Answer{Cost: 1, Failure: c.fail(caller, ctx, call, err)}
+		failure := c.fail(caller, ctx, call, err)
+		span.failed(failure.Kind)
+		return &Answer{Cost: 1, Failure: failure}
 	}
 	defer resp.Body.Close()
+	span.answered(resp.StatusCode)
 	answer := &Answer{
 		Status:      resp.StatusCode,
 		ContentType: resp.Header.Get("Content-Type"),
@@ -78,45 +82,51 @@ func (c *Client) forward(caller context.Context, call Call) *Answer {
 	answer.Cost, answer.CostDeclared = ParseCost(resp.Header)
 	if answer.Body, err = c.read(resp); err != nil {
 		answer.Failure = c.fail(caller, ctx, call, err)
+		span.failed(answer.Failure.Kind)
 	}
 	return answer
 }
 
 // send posts the call, a repeatable one again if need be, and returns when the
-// answer's header is there.
-func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
+// answer's header is there. The span is that of the last request; the caller
+// ends it.
+func (c *Client) send(ctx context.Context, call Call) (*http.Response, *span, error) {
 	header, err := c.header(call)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !call.Tool.Repeatable {
-		return c.post(ctx, call, header)
+		return c.post(ctx, call, header, 0)
 	}
 	var answered atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+	watched := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotFirstResponseByte: func() { answered.Store(true) },
 	})
-	resp, err := c.post(traced, call, header)
+	resp, span, err := c.post(watched, call, header, 0)
 	if err != nil && !answered.Load() && kindOf(err) == Reset {
-		return c.post(ctx, call, header)
+		span.failed(Reset)
+		span.end()
+		return c.post(ctx, call, header, 1)
 	}
-	return resp, err
+	return resp, span, err
 }
 
 // post sends the request once. Two habits of net/http matter here. On a kept
 // connection that turns out dead before a byte was written it takes another
 // one, which is right and needs GetBody. But a POST with an Idempotency-Key it
 // also repeats after the service may have read it; without GetBody it cannot.
-func (c *Client) post(ctx context.Context, call Call, header http.Header) (*http.Response, error) {
+func (c *Client) post(ctx context.Context, call Call, header http.Header, resends int) (*http.Response, *span, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.Tool.URL, bytes.NewReader(call.Body))
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return nil, errUnsendable
+		return nil, nil, errUnsendable
 	}
-	req.Header = header
+	span := c.startSpan(ctx, call, req.URL, resends)
+	req.Header = span.inject(header)
 	if c.replayed {
 		req.GetBody = nil
 	}
-	return c.http.RoundTrip(req)
+	resp, err := c.http.RoundTrip(req)
+	return resp, span, err
 }
 
 // Values many requests share; net/http does not modify them.

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bufio"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,7 +23,7 @@ func newClient(t testing.TB, change func(*Config)) *Client {
 	if change != nil {
 		change(&config)
 	}
-	c, err := New(config, "1.2.3", slog.New(slog.DiscardHandler))
+	c, err := New(Options{Config: config, Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"time"
+
+	"tollgate/registry"
+)
+
+// Observer hears of every tool call: metrics are made from it. Both methods are
+// called in the goroutine of the call, by many calls at once, and must return
+// at once.
+type Observer interface {
+	// CallStarted is called when a call begins.
+	CallStarted()
+
+	// CallEnded is called exactly once for each CallStarted, also when the call
+	// ended in a panic.
+	CallEnded(CallEvent)
+}
+
+// CallEvent is one finished tool call. What a caller can choose freely is not in
+// it: routes and services are known ones or "", and Outcome is one of a closed
+// set of words, so that all three can label metrics.
+type CallEvent struct {
+	Route   registry.RouteKey   // "" when the call found no route with a list
+	Service registry.ServiceKey // the tool's; "" when the tool is not known
+
+	// Outcome is the word the log has for how the call ended: "ok", "tool_error",
+	// why nothing was forwarded ("invalid_arguments", "busy", the reason of an
+	// error on the wire), the kind of a failure on the way to the Tool Service,
+	// or "panic".
+	Outcome string
+
+	Total    time.Duration // the whole call in the gateway
+	Upstream time.Duration // of that, the Tool Service's part; 0 when nothing was forwarded
+
+	Forwarded bool // a request to the Tool Service was tried
+	Status    int  // the HTTP status it answered with; 0 when none came
+
+	// CostMissing says that the Tool Service answered with success, but without a
+	// valid x-agent-cost.
+	CostMissing bool
+}
+
+// event is what an observer hears of the call.
+func (r *callRecord) event(total time.Duration) CallEvent {
+	e := CallEvent{Outcome: r.outcome, Total: total}
+	if r.listed {
+		e.Route = r.route
+	}
+	if r.tool != nil {
+		e.Service = r.tool.Service
+	}
+	if a := r.answer; a != nil {
+		e.Forwarded, e.Status, e.Upstream = true, a.Status, a.Elapsed
+		e.CostMissing = a.Status >= 200 && a.Status < 300 && !a.CostDeclared
+	}
+	return e
+}
