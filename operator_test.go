@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -145,13 +146,19 @@ func TestManagementAddressInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	address := taken.Addr().String()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close() // for both listeners of one process
+	same := free.Addr().String()
 	file := filepath.Join(t.TempDir(), "tollgate.yaml")
 	writeFile(t, file, "management: {listen: \""+address+"\"}\nlisten: 127.0.0.1:0\n")
 	for name, c := range map[string]command{
 		"file":               {args: []string{"serve", "--fixtures", "--config", file}},
 		"flag":               {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0", "--management", address}},
 		"variable":           {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}, env: []string{"TOLLGATE_MANAGEMENT=" + address}},
-		"the public address": {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:9187", "--management", "127.0.0.1:9187"}},
+		"the public address": {args: []string{"serve", "--fixtures", "--listen", same, "--management", same}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.run(t)
@@ -220,17 +227,147 @@ func TestManagementSettingsAreChecked(t *testing.T) {
 
 func TestLogLevelChangesAtRunTime(t *testing.T) {
 	g := serve(t, command{args: []string{"--fixtures"}})
-	logs := func(call string) bool {
-		g.modern(t, "lab", "tools/call", "lab.echo", `"name":"lab.echo","arguments":{}`, "guid", call)
-		g.modern(t, call, "tools/list", "", "") // a route nobody declared
-		return strings.Count(g.stderr.text(), `"msg":"call"`) > 0
+	set := func(level string) {
+		t.Helper()
+		want := `{"level":"` + level + `"}` + "\n"
+		if a := g.management(t, http.MethodPost, "/actuator/loggers", "body", want); a.status != 200 || a.body != want {
+			t.Errorf("set: status %d, %s", a.status, a.body)
+		}
+		if a := g.management(t, http.MethodGet, "/actuator/loggers"); a.status != 200 || a.body != want {
+			t.Errorf("read: status %d, %s", a.status, a.body)
+		}
 	}
-	_ = logs
-	if a := g.management(t, http.MethodGet, "/actuator/loggers"); a.status != 200 || a.body != `{"level":"info"}`+"\n" {
-		t.Errorf("at first: status %d, %s", a.status, a.body)
+	call := func(tool string) { g.modern(t, "lab", "tools/call", tool, `"name":"`+tool+`"`) }
+	if a := g.management(t, http.MethodGet, "/actuator/loggers"); a.body != `{"level":"info"}`+"\n" {
+		t.Errorf("at first: %s", a.body)
 	}
-	if a := g.management(t, http.MethodPost, "/actuator/loggers", "body", `{"level":"debug"}`); a.status != 200 || a.body != `{"level":"debug"}`+"\n" {
-		t.Errorf("set: status %d, %s", a.status, a.body)
+	call("lab.echo")
+	g.stderr.await(t, g.exited, `"tool":"lab.echo"`)
+	set("error")
+	g.stderr.await(t, g.exited, `"msg":"log level changed","from":"info","to":"error"`)
+	call("lab.headers")
+	set("debug")
+	g.stderr.await(t, g.exited, `"msg":"log level changed","from":"error","to":"debug"`)
+	call("lab.fail")
+	g.stderr.await(t, g.exited, `"tool":"lab.fail"`)
+	if log := g.stderr.text(); strings.Contains(log, "lab.headers") {
+		t.Errorf("a call was logged at level error:\n%s", log)
 	}
-	g.stderr.await(t, g.exited, `"msg":"log level changed","from":"info","to":"debug"`)
+}
+
+func TestProfilesNeedTheFlag(t *testing.T) {
+	g := serve(t, command{args: []string{"--fixtures"}})
+	if a := g.management(t, http.MethodGet, "/debug/pprof/"); a.status != 404 || strings.Contains(a.body, "pprof") {
+		t.Errorf("without: status %d, %s", a.status, a.body)
+	}
+	g = serve(t, command{args: []string{"--fixtures"}, env: []string{"TOLLGATE_PPROF=true"}})
+	if a := g.management(t, http.MethodGet, "/debug/pprof/goroutine?debug=1"); a.status != 200 || !strings.Contains(a.body, "goroutine profile:") {
+		t.Errorf("with: status %d, %s", a.status, a.body)
+	}
+	for _, path := range []string{"/debug/pprof/", "/metrics", "/actuator/health"} {
+		res, err := http.Get(g.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode < 400 {
+			t.Errorf("the public listener answers %s with %d", path, res.StatusCode)
+		}
+	}
+}
+
+func TestManagementRefusesWebPages(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "http: {allowedOrigins: [\"https://app.example\"], allowedHosts: [ops.example]}\n")
+	g := serve(t, command{args: []string{"--fixtures", "--config", file}})
+	loggers := []string{"body", `{"level":"debug"}`, "Content-Type", "text/plain"}
+	for name, test := range map[string]struct {
+		method, path string
+		header       []string
+		status       int
+	}{
+		"rebound name, read":      {"GET", "/actuator/toolBundles", []string{"Host", "evil.example:9090"}, 403},
+		"rebound name, write":     {"POST", "/actuator/loggers", append([]string{"Host", "evil.example"}, loggers...), 403},
+		"foreign origin":          {"POST", "/actuator/loggers", append([]string{"Origin", "https://evil.example"}, loggers...), 403},
+		"an origin that may call": {"POST", "/actuator/loggers", append([]string{"Origin", "https://app.example"}, loggers...), 403},
+		"cross-site":              {"POST", "/actuator/loggers", append([]string{"Sec-Fetch-Site", "cross-site"}, loggers...), 403},
+		"cross-site refresh":      {"POST", "/actuator/refresh/plant", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"allowed host":            {"GET", "/actuator/toolBundles", []string{"Host", "ops.example"}, 200},
+	} {
+		a := g.management(t, test.method, test.path, test.header...)
+		if a.status != test.status || !json.Valid([]byte(a.body)) || strings.Contains(a.body, "jsonrpc") {
+			t.Errorf("%s: status %d, %s", name, a.status, a.body)
+		}
+	}
+	if a := g.management(t, http.MethodGet, "/actuator/loggers"); a.body != `{"level":"info"}`+"\n" {
+		t.Errorf("the level was changed: %s", a.body)
+	}
+}
+
+// TestReadinessIsDownWhileRequestsAreStillTaken: in shutdown.delay a load
+// balancer learns that it should look elsewhere, and loses nothing meanwhile.
+func TestReadinessIsDownWhileRequestsAreStillTaken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "shutdown: {delay: 1h}\n")
+	g := serve(t, command{args: []string{"--fixtures", "--config", file}})
+	g.signal(t, syscall.SIGTERM)
+	g.stderr.await(t, g.exited, `"msg":"draining"`)
+	if status, r := g.ready(t); status != 503 || !r.Details.Draining {
+		t.Errorf("status %d, %+v", status, r)
+	}
+	if a := g.modern(t, "plant", "tools/list", "", ""); a.status != 200 {
+		t.Errorf("a request: status %d, %s", a.status, a.body)
+	}
+	g.signal(t, syscall.SIGTERM)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d: nothing was in flight", code)
+	}
+}
+
+func TestTheOperatorsView(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, file, "registry: {missInterval: 1h}\n")
+	g := serve(t, command{args: []string{"--fixtures", "--config", file}})
+	var view struct {
+		Identity string
+		Portal   struct{ Status string }
+		Routes   []struct {
+			RouteKey, ContentHash string
+			Tools                 int
+			Bundles               []struct{ ID, Status, Source string }
+		}
+	}
+	a := g.management(t, http.MethodGet, "/actuator/toolBundles")
+	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != 200 {
+		t.Fatalf("status %d, %v in %s", a.status, err, a.body)
+	}
+	if view.Identity != "tollgate" || view.Portal.Status != "healthy" || len(view.Routes) != 3 || strings.Contains(a.body, "127.0.0.1") {
+		t.Errorf("got %s", a.body)
+	}
+	for _, route := range view.Routes {
+		if route.Tools == 0 || route.ContentHash == "" || len(route.Bundles) == 0 || route.Bundles[0].Status != "healthy" || route.Bundles[0].Source != "origin" {
+			t.Errorf("route %s: %s", route.RouteKey, a.body)
+		}
+	}
+	a = g.management(t, http.MethodPost, "/actuator/refresh/plant")
+	if a.status != 200 || !strings.HasPrefix(a.body, `{"routeKey":"plant","checked":true,"tools":5,`) {
+		t.Errorf("refresh: status %d, %s", a.status, a.body)
+	}
+	g.stderr.await(t, g.exited, `"msg":"route refreshed on request","route":"plant"`)
+	a = g.management(t, http.MethodPost, "/actuator/refresh/plant")
+	if a.status != 429 || a.header.Get("Retry-After") == "" {
+		t.Errorf("refresh again: status %d, Retry-After %q, %s", a.status, a.header.Get("Retry-After"), a.body)
+	}
+	if a = g.management(t, http.MethodPost, "/actuator/refresh/nothing"); a.status != 404 {
+		t.Errorf("refresh of an unknown route: status %d, %s", a.status, a.body)
+	}
+	a = g.management(t, http.MethodGet, "/actuator/info")
+	if a.status != 200 || !strings.Contains(a.body, `"goVersion":"`+runtime.Version()+`","protocolVersions":["2026-07-28",`) {
+		t.Errorf("info: status %d, %s", a.status, a.body)
+	}
+}
+
+func TestTheWelcomeSaysWhereReadinessIs(t *testing.T) {
+	g := serve(t, command{args: []string{"--fixtures"}})
+	g.stdout.await(t, g.exited, g.operator+"/actuator/health/readiness")
 }

@@ -31,6 +31,9 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	for _, err := range flatten(c.Upstream.Validate()) {
 		k.take("upstream", err)
 	}
+	if c.ManagementChosen {
+		k.twoListeners(c.Transport)
+	}
 	k.tlsFiles(c.Transport.HTTP.TLS)
 	k.address("registry.portal.url", c.Registry.Portal.URL)
 	k.routes(c.Registry)
@@ -83,6 +86,14 @@ func flatten(errs ...error) []error {
 		}
 	}
 	return out
+}
+
+// twoListeners tells at once of one address for both. When the management
+// address is only the default, serve goes on without it.
+func (k *checker) twoListeners(c transport.Config) {
+	if c.Management.Listen == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		k.report("management.listen", "must not be the address of listen: agents must not reach what is an operator's")
+	}
 }
 
 // tlsFiles tells at once what the listener would find out later.

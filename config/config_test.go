@@ -68,6 +68,7 @@ upstream:
   proxyFromEnvironment: true
   allowedHosts: [tools.example]
 shutdown: { delay: 1s, drain: 21s }
+management: { listen: ":9001" }
 `, "TOKEN", "s3cret")
 	if problems, ok := errors.AsType[*Problems](err); !ok || len(problems.List) != 2 {
 		t.Fatalf("want two problems for the missing certificate, got %v", err)
@@ -82,6 +83,7 @@ shutdown: { delay: 1s, drain: 21s }
 	want := Default()
 	want.Identity = "mcp-insurance-core"
 	want.Transport.Listen = ":9000"
+	want.Transport.Management.Listen, want.ManagementChosen = ":9001", true
 	want.Transport.HTTP.TLS.CertFile = filepath.Join(dir, "cert.pem")
 	want.Transport.HTTP.TLS.KeyFile = filepath.Join(dir, "cert.pem")
 	want.Transport.HTTP.AllowedOrigins = []string{"https://app.example"}
@@ -196,7 +198,10 @@ shutdown:
 			"11:9: registry.routes.claims[1].id: ",
 			"13:9: registry.routes.claims[1].namePrefix: ",
 		}},
-		"routes without a route": {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
+		"one address for two listeners": {"management: {listen: \"127.0.0.1:8080\"}\n", []string{"1:14: management.listen: must not be the address of listen"}},
+		"management address":            {"management: {listen: 9090}\n", []string{"1:22: management.listen: want a string"}},
+		"management address, no port":   {"management: {listen: localhost}\n", []string{"1:14: management.listen: want HOST:PORT"}},
+		"routes without a route":        {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
 		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\n", []string{
 			"1:1: redis: this build has no Redis store",
 			"2:1: auth: this build has no authentication",
@@ -350,5 +355,24 @@ func TestHugeFilesAreRefused(t *testing.T) {
 	}
 	if _, err := Load(path, os.LookupEnv); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestTheDefaultManagementAddressIsNobodysChoice: a file that says nothing of it
+// works as it did, even where it listens on that very address.
+func TestTheDefaultManagementAddressIsNobodysChoice(t *testing.T) {
+	for text, chosen := range map[string]bool{
+		"listen: 127.0.0.1:9090\n":                   false,
+		"identity: x\n":                              false,
+		"management: {listen: \"127.0.0.1:9090\"}\n": true,
+		"management: {listen: \"\"}\n":               true,
+		"management:\n":                              false,
+	} {
+		c, _, err := load(t, text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if c.ManagementChosen != chosen {
+			t.Errorf("%s: chosen is %v", text, c.ManagementChosen)
+		}
 	}
 }

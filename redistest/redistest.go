@@ -160,6 +160,13 @@ func (s *Server) start() error {
 		port = []string{"--port", "0", "--tls-port", strconv.Itoa(s.port)}
 	}
 	own := []string{"--bind", s.host, "--save", "", "--appendonly", "no", "--dir", s.dir}
+	if s.option("--cluster-enabled") != "" {
+		bus, err := freePort(s.host)
+		if err != nil {
+			return err
+		}
+		own = append(own, "--cluster-port", strconv.Itoa(bus))
+	}
 	cmd := exec.Command(s.binary, slices.Concat(file, port, own, args)...)
 	cmd.Dir = s.dir
 	output := &bytes.Buffer{}

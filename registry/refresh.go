@@ -13,6 +13,12 @@ import (
 func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 	portal := r.joinPortal(key)
 	joined, flights := r.joinServices(key, nil)
+	return r.await(key, wait, portal, joined, flights)
+}
+
+// await waits for the flights of joined, for the Portal's unless that is nil,
+// and for those of the services that the Portal's answer made due.
+func (r *Registry) await(key RouteKey, wait func(*flight) error, portal *flight, joined []*service, flights []*flight) error {
 	for _, f := range flights {
 		if err := wait(f); err != nil {
 			return err
@@ -46,11 +52,16 @@ func (r *Registry) joinPortal(key RouteKey) *flight {
 	if r.route(key) != nil {
 		return r.joinDue(o)
 	}
+	return r.joinPortalMissed()
+}
+
+// joinPortalMissed is joinPortal for a reason that obeys missInterval.
+func (r *Registry) joinPortalMissed() *flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.joinLocked(o, func() bool {
+	return r.joinLocked(&r.portal.origin, func() bool {
 		now := r.now()
-		if now < r.portal.missAt || !o.mayRecheck(now) {
+		if now < r.portal.missAt || !r.portal.mayRecheck(now) {
 			return false
 		}
 		r.portal.missAt = now + r.config.MissInterval
@@ -79,8 +90,9 @@ func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*serv
 }
 
 // joinMissed returns the flights of the services of rt that an unknown tool
-// gives reason to check: all of them, at most once per missInterval.
-func (r *Registry) joinMissed(rt *route) (flights []*flight) {
+// gives reason to check, and the services they are of: all of them, at most once
+// per missInterval.
+func (r *Registry) joinMissed(rt *route) (joined []*service, flights []*flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -94,10 +106,10 @@ func (r *Registry) joinMissed(rt *route) (flights []*flight) {
 			return true
 		})
 		if f != nil {
-			flights = append(flights, f)
+			joined, flights = append(joined, s), append(flights, f)
 		}
 	}
-	return flights
+	return joined, flights
 }
 
 // patience is how long one request waits for flights.

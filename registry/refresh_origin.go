@@ -2,10 +2,9 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +17,14 @@ const maxRetryInterval = 30 * time.Second
 // service's: its clock, its flight and its record. Points in time are Registry
 // times (see Registry.now).
 type origin struct {
-	who   slog.Attr                 // names the origin in the log
-	check func(ctx context.Context) // fetches once and notes the outcome; runs in a flight only
+	who     slog.Attr  // names the origin in the log
+	service ServiceKey // whose manifest it is; "" = the Portal's answer
+
+	// check fetches once, notes the outcome and returns it: "" when the Registry
+	// closed meanwhile. It runs in a flight only.
+	check func(ctx context.Context) CheckResult
+
+	panics budget // of panics that are told; of the flight alone
 
 	// allLoaded reports whether nobody lacks a list for want of this origin. Until
 	// then its retry clock does not double.
@@ -40,8 +45,14 @@ type record struct {
 	backoff     int       // those of them that lengthen the retry clock
 	failure     *Failure  // of the last check; nil when it succeeded
 
+	// What the log tells of the failures, which may hide successes among them.
+	outage   alarm
+	vain     int           // failures since the log told of an outage
+	reported []FailureKind // kinds it told of in that outage
+
 	emptySince   time.Duration // when an unconfirmed empty answer was first seen
 	awaitsSecond bool          // an empty answer waits for a second one to agree
+	hollow       alarm         // the same, as the log tells it
 }
 
 // flight is one check under way. It belongs to nobody who waits for it.
@@ -87,7 +98,6 @@ func (o *origin) mayRecheck(now time.Duration) bool { return o.due(now) || !o.fa
 // whoever found the origin due before that does not fetch again.
 //
 // The new flight has no caller: it ends by its own bounds or with the Registry.
-// A panic in it is a failure like others, so that whoever waits is released.
 func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	if f := o.flight.Load(); f != nil {
 		return f
@@ -101,14 +111,7 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 		// not join a flight whose outcome is what made it ask.
 		defer close(f.done)
 		defer o.flight.Store(nil)
-		defer func() {
-			if p := recover(); p != nil {
-				r.log.LogAttrs(r.ctx, slog.LevelError, "panic in a registry check", o.who,
-					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)})
-			}
-		}()
-		o.check(r.ctx)
+		r.fly(o)
 	}
 	o.flight.Store(f) // before fly can end, and clear it
 	if !r.spawnLocked(fly) {
@@ -137,14 +140,14 @@ func (r *Registry) joinWhen(o *origin, wanted func() bool) *flight {
 // succeeded notes a successful check and when the next one is due.
 func (r *Registry) succeeded(o *origin, next time.Duration) {
 	o.mu.Lock()
-	failures := o.record.failures
 	now := time.Now()
 	o.record.lastSuccess, o.record.lastAttempt = now, now
 	o.record.failures, o.record.backoff, o.record.failure = 0, 0, nil
+	over, vain := o.record.outage.set(false, r.now()) == ends, o.record.vain
 	o.mu.Unlock()
 	o.next.Store(int64(next))
-	if failures > 0 {
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, "registry origin recovered", o.who, slog.Int("failures", failures))
+	if over {
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, "registry origin recovered", o.who, slog.Int("failures", vain))
 	}
 }
 
@@ -154,7 +157,6 @@ func (r *Registry) succeeded(o *origin, next time.Duration) {
 func (r *Registry) failed(o *origin, failure *Failure) {
 	doubling := o.allLoaded()
 	o.mu.Lock()
-	before := o.record.failure
 	o.record.lastAttempt = time.Now()
 	o.record.failures++
 	o.record.failure = failure
@@ -162,18 +164,34 @@ func (r *Registry) failed(o *origin, failure *Failure) {
 		o.record.backoff++
 	}
 	failures, delay := o.record.failures, retryDelay(r.config.RetryInterval, o.record.backoff)
+	level := o.record.tell(failure.Kind, r.now())
+	flapping := o.record.outage.asFlapping()
 	o.mu.Unlock()
 	o.next.Store(int64(r.now() + delay))
-
-	level := slog.LevelDebug
-	switch {
-	case before == nil: // once per outage
-		level = slog.LevelWarn
-	case before.Kind != failure.Kind: // who mends it step by step sees what is next
-		level = slog.LevelInfo
-	}
 	r.log.LogAttrs(r.ctx, level, "registry origin failed", o.who, slog.String("kind", string(failure.Kind)),
-		slog.String("detail", failure.Detail), slog.Int("failures", failures), slog.Duration("retryIn", delay))
+		slog.String("detail", failure.Detail), slog.Int("failures", failures), slog.Duration("retryIn", delay), flapping)
+}
+
+// maxReported bounds the kinds of failure the log tells of in one outage.
+const maxReported = 8
+
+// tell notes a failure in what the log tells, and returns the level to tell it
+// at. Who mends an origin step by step sees what is next: another kind is told,
+// once in an outage.
+func (rec *record) tell(kind FailureKind, now time.Duration) slog.Level {
+	rec.vain++
+	switch rec.outage.set(true, now) {
+	case begins:
+		rec.vain, rec.reported = 1, []FailureKind{kind}
+		return slog.LevelWarn
+	case flaps:
+		return slog.LevelWarn
+	}
+	if rec.outage.flapping || len(rec.reported) >= maxReported || slices.Contains(rec.reported, kind) {
+		return slog.LevelDebug
+	}
+	rec.reported = append(rec.reported, kind)
+	return slog.LevelInfo
 }
 
 // retryDelay is the time to the next try after the n-th failure that counts.
@@ -194,23 +212,27 @@ func retryDelay(interval time.Duration, n int) time.Duration {
 // answer; until then, wait is true and recheck is when the next one could count.
 func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck time.Duration) {
 	o.mu.Lock()
-	first := !o.record.awaitsSecond
-	if first {
+	if !o.record.awaitsSecond {
 		o.record.awaitsSecond, o.record.emptySince = true, now
 	}
 	recheck = o.record.emptySince + r.config.EmptyConfirm
+	told := nothing
+	if wait = now < recheck; wait {
+		told = o.record.hollow.set(true, now)
+	}
+	flapping := o.record.hollow.asFlapping()
 	o.mu.Unlock()
-	wait = now < recheck
-	if wait && first {
+	if told != nothing {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry origin says it has nothing; what it had stays until a second answer agrees",
-			o.who, slog.Duration("earliest", r.config.EmptyConfirm))
+			o.who, slog.Duration("earliest", r.config.EmptyConfirm), flapping)
 	}
 	return wait, recheck
 }
 
 // emptyOver ends the wait for a second empty answer.
-func (o *origin) emptyOver() {
+func (o *origin) emptyOver(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.record.awaitsSecond = false
+	o.record.hollow.set(false, now)
 }

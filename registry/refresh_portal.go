@@ -40,7 +40,7 @@ func (r *Registry) route(key RouteKey) *route { return r.known().routes[key] }
 func (r *Registry) users(s *service) []*route { return r.known().users[s] }
 
 // checkPortal fetches the registry answer once.
-func (r *Registry) checkPortal(ctx context.Context) {
+func (r *Registry) checkPortal(ctx context.Context) (result CheckResult) {
 	var answer *Declaration
 	doc, failure := r.fetch.get(ctx, target{
 		url: r.config.Portal.URL, token: r.config.Portal.Token, maxBytes: r.config.Portal.MaxBytes,
@@ -54,45 +54,57 @@ func (r *Registry) checkPortal(ctx context.Context) {
 		}
 	}
 	if ctx.Err() != nil {
-		return
+		return ""
 	}
 	if failure != nil {
 		if failure.refused() {
 			r.portal.known = tagged[index]{}
 		}
 		r.failed(&r.portal.origin, failure)
+		result = CheckFailed
 	} else {
-		r.portalAnswered(answer, doc)
+		result = r.portalAnswered(answer, doc)
 	}
 	r.wakeWatches(nil)
+	return result
 }
 
 // portalAnswered puts answer, made of doc, into force. When doc says that the
 // index in force is the newest there is no answer, and nothing to do but to note
 // that.
-func (r *Registry) portalAnswered(answer *Declaration, doc document) {
+func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
 	if !doc.notModified && len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
-			return
+			return CheckUnconfirmed
 		}
 	}
-	o.emptyOver()
-	var changed []*service
+	o.emptyOver(now)
+	result := CheckNotModified
+	var toFetch []*service
 	if !doc.notModified {
-		changed = r.apply(answer)
+		result = CheckUnchanged
+		var changed bool
+		if toFetch, changed = r.apply(answer); changed {
+			result = CheckChanged
+		}
 		r.portal.known = tagged[index]{r.index.Load(), doc.etag}
 	}
+	for _, rt := range r.known().routes {
+		r.settle(rt)
+	}
 	r.succeeded(o, next)
-	r.loader.add(r, changed)
+	r.loader.add(r, toFetch)
+	return result
 }
 
 // apply puts an accepted answer into force: the whole state of routes. Only
 // routes whose entry changed are touched. It returns the services to fetch for
-// them. Applications follow each other; they never run side by side.
-func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
+// them, and whether anything is other than it was. Applications follow each
+// other; they never run side by side.
+func (r *Registry) apply(answer *Declaration) (toFetch []*service, changed bool) {
 	old := r.known()
 	a := application{r: r, old: old, idx: &index{
 		revision: answer.Revision,
@@ -121,7 +133,7 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service) {
 			}
 		}
 	}
-	return toFetch
+	return toFetch, len(a.changes) > 0 || !slices.Equal(old.declared, a.idx.declared) || old.declared == nil
 }
 
 // application is one registry answer on its way into force.
@@ -201,13 +213,21 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	if rt.declared == nil && len(breaches) > 0 {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
+	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
 	route := slog.String("route", string(rt.key))
 	switch {
-	case same:
+	case told == ends:
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, declarationValid, route)
+		return
 	case len(breaches) == 0:
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, "route declaration is valid again", route)
-	default:
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route declaration is invalid; the route stays as it was", route,
-			slog.String("detail", invalid(InvalidRegistry, breaches).Detail))
+		return
+	case told != nothing:
+		level = slog.LevelWarn
+	case !same && !rt.invalid.flapping:
+		level = rt.levelOfMore(slog.LevelWarn, r.now())
+	case same:
+		return
 	}
+	r.log.LogAttrs(r.ctx, level, "route declaration is invalid; the route stays as it was", route,
+		slog.String("detail", invalid(InvalidRegistry, breaches).Detail), rt.invalid.asFlapping())
 }

@@ -26,6 +26,9 @@ type route struct {
 	outcome  merged       // of the last merge, without tools
 	omitted  []ServiceKey // services the list goes without
 	logged   string       // the last refusal the log tells of
+	refusal  alarm        // the newest manifests are not in use, as the log tells it
+	invalid  alarm        // the newest declaration is not, likewise
+	lines    budget       // of further changes that are told
 }
 
 // live is what requests see of a route at one moment. It is immutable.
@@ -95,7 +98,11 @@ func (r *Registry) retire(rt *route) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.gone = true
-	r.log.LogAttrs(r.ctx, slog.LevelInfo, "route removed", slog.String("route", string(rt.key)))
+	level := slog.LevelDebug
+	if r.removals.take(manyLines, r.now()) {
+		level = slog.LevelInfo
+	}
+	r.log.LogAttrs(r.ctx, level, "route removed", slog.String("route", string(rt.key)))
 	r.notices.add(r, rt.key, nil)
 }
 
@@ -130,7 +137,7 @@ func (r *Registry) rebuildLocked(rt *route) {
 	rt.outcome, rt.omitted = out, omitted
 	rt.live.Store(&live{snapshot: snapshot, services: on, why: why})
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
-		r.logList(snapshot, before == nil)
+		r.logList(rt, snapshot, before == nil)
 		r.notices.add(r, rt.key, snapshot)
 	}
 }
@@ -189,29 +196,65 @@ func siblings(declared []Service, i int) []string {
 // once that it does again. Of a service that never had one, the log told when
 // its fetch failed; a line for each of its routes would drown that.
 func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
-	route, level := slog.String("route", string(rt.key)), slog.LevelDebug
+	route := slog.String("route", string(rt.key))
 	if len(omitted) > 0 && !slices.Equal(omitted, rt.omitted) {
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route leaves out services that never had a manifest", route,
+		r.log.LogAttrs(r.ctx, rt.levelOfMore(slog.LevelWarn, r.now()), "route leaves out services that never had a manifest", route,
 			slog.String("services", joinKeys(omitted)))
 	}
 	if out.refused == rt.logged || out.refused != "" && rt.awaitsFirst() {
 		return
 	}
 	rt.logged = out.refused
+	level := slog.LevelDebug
+	// A refusal is over when nothing is refused: not when another reason is left.
+	told := rt.refusal.set(out.faulty || rt.refusal.on && out.refused != "", r.now())
 	if out.refused == "" {
-		if rt.outcome.faulty {
+		if told == ends {
 			level = slog.LevelInfo
 		}
-		r.log.LogAttrs(r.ctx, level, "route serves the newest manifests again", route)
+		r.log.LogAttrs(r.ctx, level, servesNewest, route)
 		return
 	}
-	if out.faulty {
+	switch {
+	case told != nothing:
 		level = slog.LevelWarn
+	case out.faulty && !rt.refusal.flapping:
+		level = rt.levelOfMore(slog.LevelWarn, r.now())
 	}
-	r.log.LogAttrs(r.ctx, level, "route does not serve the newest manifests", route, slog.String("reason", out.refused))
+	r.log.LogAttrs(r.ctx, level, "route does not serve the newest manifests", route, slog.String("reason", out.refused),
+		rt.refusal.asFlapping())
 	for _, key := range slices.Sorted(maps.Keys(out.breached)) {
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "manifest is invalid on this route", route,
+		r.log.LogAttrs(r.ctx, level, "manifest is invalid on this route", route,
 			slog.String("service", string(key)), slog.String("detail", invalid(InvalidManifest, out.breached[key]).Detail))
+	}
+}
+
+// What the log says when a condition of a route is over.
+const (
+	servesNewest     = "route serves the newest manifests again"
+	declarationValid = "route declaration is valid again"
+)
+
+// levelOfMore is the level at which one more change of the route is told: the
+// one wanted, while that keeps within bounds.
+func (rt *route) levelOfMore(wanted slog.Level, now time.Duration) slog.Level {
+	if rt.lines.take(someLines, now) {
+		return wanted
+	}
+	return slog.LevelDebug
+}
+
+// settle tells of what came and went on a route that it has been gone for a
+// while. It is for checks that changed nothing.
+func (r *Registry) settle(rt *route) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	now, route := r.now(), slog.String("route", string(rt.key))
+	if rt.refusal.set(rt.refusal.on, now) == ends {
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, servesNewest, route)
+	}
+	if rt.invalid.set(rt.invalid.on, now) == ends {
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, declarationValid, route)
 	}
 }
 
@@ -228,13 +271,14 @@ func (rt *route) awaitsFirst() bool {
 }
 
 // logList tells of a route's new list. First lists are many and no news.
-func (r *Registry) logList(s *Snapshot, first bool) {
-	route, tools, level := slog.String("route", string(s.Route)), slog.Int("tools", len(s.Tools)), slog.LevelInfo
-	if first {
-		level = slog.LevelDebug
+func (r *Registry) logList(rt *route, s *Snapshot, first bool) {
+	route, tools := slog.String("route", string(s.Route)), slog.Int("tools", len(s.Tools))
+	told, level := rt.lines.take(someLines, r.now()), slog.LevelDebug
+	if told && !first {
+		level = slog.LevelInfo
 	}
 	r.log.LogAttrs(r.ctx, level, "route has a new tool list", route, tools, slog.String("hash", s.Hash))
-	if limit := r.config.WarnToolsPerRoute; limit > 0 && len(s.Tools) > limit {
+	if limit := r.config.WarnToolsPerRoute; told && limit > 0 && len(s.Tools) > limit {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route has many tools; models choose badly among that many", route, tools, slog.Int("hint", limit))
 	}
 }

@@ -41,12 +41,13 @@ type service struct {
 	known atomic.Pointer[tagged[Manifest]]
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
+	remarks   remarks       // on its manifests; of the flight alone
 }
 
 func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	s := &service{serviceID: id, fallback: r.fallbacks[id], replaces: replaces}
-	s.who = slog.String("service", string(id.key))
-	s.check = func(ctx context.Context) { r.checkService(ctx, s) }
+	s.who, s.service = slog.String("service", string(id.key)), id.key
+	s.check = func(ctx context.Context) CheckResult { return r.checkService(ctx, s) }
 	s.allLoaded = func() bool { return r.allHaveLists(s) }
 	return s
 }
@@ -66,7 +67,7 @@ func (s *service) newest() *Manifest {
 
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
-func (r *Registry) checkService(ctx context.Context, s *service) {
+func (r *Registry) checkService(ctx context.Context, s *service) (result CheckResult) {
 	m := s.good.Load()
 	var findings []Finding
 	doc, failure := r.fetch.get(ctx, target{
@@ -82,17 +83,19 @@ func (r *Registry) checkService(ctx context.Context, s *service) {
 		}
 	}
 	if ctx.Err() != nil {
-		return // the gateway is closing; that says nothing about the service
+		return "" // the gateway is closing; that says nothing about the service
 	}
 	if failure != nil {
 		if failure.refused() {
 			s.known.Store(nil)
 		}
 		r.serviceFailed(s, failure)
+		result = CheckFailed
 	} else {
-		r.serviceAnswered(s, m, doc, findings)
+		result = r.serviceAnswered(s, m, doc, findings)
 	}
 	r.wakeWatches(s)
+	return result
 }
 
 func (r *Registry) manifestRules(key ServiceKey) ManifestRules {
@@ -108,36 +111,52 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 
 // serviceAnswered takes m, made of doc, or what s has when doc says that it is
 // the newest.
-func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) {
+func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) CheckResult {
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
 	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
 		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
 			r.succeeded(&s.origin, min(next, recheck))
-			return
+			return CheckUnconfirmed
 		}
 	}
-	s.emptyOver()
+	s.emptyOver(now)
+	result := CheckNotModified
 	if !doc.notModified {
 		s.revision.Store(&m.Revision)
+		result = CheckUnchanged
 	}
 	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
+		result = CheckChanged
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
+	for _, rt := range r.users(s) {
+		r.settle(rt)
+	}
 	if !doc.notModified {
 		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
+	return result
 }
 
-// logChange says what the service's team should know about a new manifest.
+// logChange says what the service's team should know about a new manifest, each
+// thing once: an origin that goes back and forth between two manifests has
+// nothing new to hear.
 func (r *Registry) logChange(s *service, before, after *Manifest, findings []Finding) {
+	now := r.now()
+	level := func(remark string) slog.Level {
+		if s.remarks.first(remark, now) {
+			return slog.LevelWarn
+		}
+		return slog.LevelDebug
+	}
 	for _, f := range findings {
 		if f.Level == Warning {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "manifest accepted with a warning", s.who,
+			r.log.LogAttrs(r.ctx, level(f.Pointer+" "+f.Text), "manifest accepted with a warning", s.who,
 				slog.String("pointer", f.Pointer), slog.String("text", f.Text))
 		}
 	}
@@ -154,7 +173,7 @@ func (r *Registry) logChange(s *service, before, after *Manifest, findings []Fin
 			continue
 		}
 		if !bytes.Equal(publishedContent(was), publishedContent(t)) {
-			r.log.LogAttrs(r.ctx, slog.LevelWarn, "tool changed without a new _meta.version", s.who,
+			r.log.LogAttrs(r.ctx, level(string(t.Name)+"@"+t.Version), "tool changed without a new _meta.version", s.who,
 				slog.String("tool", string(t.Name)), slog.String("version", t.Version))
 		}
 	}

@@ -76,6 +76,12 @@ type Options struct {
 	// OnlyRoute keeps just this route of what is declared; no other route's
 	// services are fetched. Default "": all routes.
 	OnlyRoute RouteKey
+
+	// OnCheck is told of every finished check of the Portal and of a manifest, in
+	// the goroutine that made it and with no lock held; calls for different
+	// origins may overlap. Whoever waits for the check waits for OnCheck, too.
+	// Default: nobody wants to know.
+	OnCheck func(Check)
 }
 
 // Registry keeps one Snapshot per declared route and checks its origins when
@@ -90,9 +96,11 @@ type Registry struct {
 	fallbacks map[serviceID]*Manifest
 	fetch     fetcher
 	log       *slog.Logger
-	born      time.Time // zero of Registry times
+	onCheck   func(Check) // nil: nobody wants to know
+	born      time.Time   // zero of Registry times
 
 	portal    *portal // nil: routes are static
+	removals  budget  // of removed routes that are told; of the Portal's flight
 	index     atomic.Pointer[index]
 	loader    loader
 	notices   notices
@@ -125,6 +133,7 @@ func New(o Options) (*Registry, error) {
 		fallbacks: make(map[serviceID]*Manifest),
 		fetch:     fetcher{o.Transport, o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout},
 		log:       o.Logger,
+		onCheck:   o.OnCheck,
 		born:      time.Now(),
 		preloaded: make(chan struct{}),
 	}
@@ -299,7 +308,8 @@ func (r *Registry) Snapshot(ctx context.Context, key RouteKey) (*Snapshot, error
 func (r *Registry) RecheckTool(ctx context.Context, key RouteKey) (*Snapshot, error) {
 	if rt := r.route(key); rt != nil {
 		p := patience{r, ctx, key, r.now()}
-		for _, f := range r.joinMissed(rt) {
+		_, flights := r.joinMissed(rt)
+		for _, f := range flights {
 			if err := p.wait(f); err != nil {
 				return nil, err
 			}

@@ -9,5 +9,7 @@
 //   - [Serve] opens the listener, serves a handler on it and drains it when the
 //     process is asked to stop.
 //   - [Guard] stands in front of the handler: Host, then Origin, then CORS.
+//   - [ListenManagement] is the operator's listener beside it, with checks of its
+//     own.
 //   - [Stdio] is the other way in: newline-delimited JSON over two streams.
 package transport

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
 	"tollgate/jsonwire"
 )
@@ -31,7 +30,10 @@ type ManagementOptions struct {
 // Management is the operator's listener. It shares neither connections nor
 // places nor the drain with the public one: a probe is answered however much is
 // going on there, and until the last call has left.
-type Management struct{ s *server }
+type Management struct {
+	s     *server
+	ended chan struct{} // closed when nothing is accepted any more
+}
 
 // ListenManagement opens the listener and serves o.Handler on it until Close.
 // Headers, bodies and answers have the bounds of time and size of the public
@@ -49,16 +51,19 @@ func ListenManagement(ctx context.Context, o ManagementOptions) (*Management, er
 	if err != nil {
 		return nil, err // says "listen" and the address
 	}
+	return serveManagement(l, o), nil
+}
+
+func serveManagement(l net.Listener, o ManagementOptions) *Management {
 	guarded := &managementGuard{newHostSet(o.Listen, o.AllowedHosts), o.Handler}
-	m := &Management{newServer(ServeOptions{Handler: guarded, Logger: o.Logger}, l, nil)}
+	m := &Management{newServer(ServeOptions{Handler: guarded, Logger: o.Logger}, l, nil), make(chan struct{})}
 	go func() {
-		err := m.s.accept()
-		if !errors.Is(err, http.ErrServerClosed) {
+		defer close(m.ended)
+		if err := m.s.accept(); !errors.Is(err, http.ErrServerClosed) {
 			m.s.o.Logger.Error("management listener broke; health, status and metrics are gone", "error", err)
 		}
-		m.s.stopped <- err
 	}()
-	return m, nil
+	return m
 }
 
 // Addr returns the address of the listener, which tells the port if port 0 was
@@ -66,14 +71,14 @@ func ListenManagement(ctx context.Context, o ManagementOptions) (*Management, er
 func (m *Management) Addr() net.Addr { return m.s.listener.Addr() }
 
 // Close ends the listener and its connections. Answers under way get a moment
-// and no more: nothing here is worth holding the exit for.
+// and no more: nothing here is worth holding the exit for. Again, it does nothing.
 func (m *Management) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastChance)
 	defer cancel()
 	if m.s.http.Shutdown(ctx) != nil {
 		m.s.http.Close()
 	}
-	<-m.s.stopped
+	<-m.ended
 }
 
 // managementGuard admits requests to the management listener.
@@ -83,11 +88,6 @@ type managementGuard struct {
 }
 
 func (g *managementGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
-		// The server's ReadTimeout goes on when there is no body to end it, and would
-		// cancel what takes longer: a profile, say.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a closed connection shows at the write
-	}
 	switch {
 	case isLoopbackConn(r) && !g.hosts.admit(r.Host):
 		forbid(w, fmt.Sprintf("Host %q is not allowed on a loopback address: call localhost or 127.0.0.1, or add the name to http.allowedHosts", clip(hostName(r.Host))))

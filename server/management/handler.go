@@ -37,7 +37,9 @@ func New(o Options) *Handler {
 		"/actuator/loggers":          {http.MethodGet: h.level, http.MethodPost: h.setLevel},
 		"/actuator/toolBundles":      {http.MethodGet: h.toolBundles},
 	}
-	h.below = map[string]methods{}
+	h.below = map[string]methods{
+		refreshPrefix: {http.MethodPost: h.refresh},
+	}
 	if o.Metrics != nil {
 		h.routes["/metrics"] = methods{http.MethodGet: o.Metrics.ServeHTTP}
 	}
@@ -53,7 +55,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	known := h.find(r.URL.Path)
 	if known == nil {
-		writeJSON(w, http.StatusNotFound, notFound{"no such path", h.paths()})
+		h.writeNotFound(w)
 		return
 	}
 	method := r.Method
@@ -111,6 +113,10 @@ type failure struct {
 type notFound struct {
 	Error string   `json:"error"`
 	Paths []string `json:"paths"`
+}
+
+func (h *Handler) writeNotFound(w http.ResponseWriter) {
+	writeJSON(w, http.StatusNotFound, notFound{"no such path", h.paths()})
 }
 
 func writeError(w http.ResponseWriter, status int, text string) {

@@ -27,6 +27,7 @@ type Registry interface {
 	Status() registry.Status
 	DeclaredRoutes() []registry.RouteKey
 	Preloaded() <-chan struct{}
+	Refresh(context.Context, registry.RouteKey) (registry.Refreshed, error)
 }
 
 // Options are what a Handler works with.

@@ -3,6 +3,8 @@ package management
 import (
 	"net/http"
 	"net/http/pprof"
+	profiles "runtime/pprof"
+	"strings"
 )
 
 const pprofPrefix = "/debug/pprof/"
@@ -16,5 +18,14 @@ func (h *Handler) addProfiles() {
 	h.routes[pprofPrefix+"profile"] = methods{http.MethodGet: pprof.Profile}
 	h.routes[pprofPrefix+"symbol"] = methods{http.MethodGet: pprof.Symbol, http.MethodPost: pprof.Symbol}
 	h.routes[pprofPrefix+"trace"] = methods{http.MethodGet: pprof.Trace}
-	h.below[pprofPrefix] = methods{http.MethodGet: pprof.Index} // heap, goroutine and so on by name
+	h.below[pprofPrefix] = methods{http.MethodGet: h.profile}
+}
+
+// profile answers with heap, goroutine and the like, by name.
+func (h *Handler) profile(w http.ResponseWriter, r *http.Request) {
+	if profiles.Lookup(strings.TrimPrefix(r.URL.Path, pprofPrefix)) == nil {
+		h.writeNotFound(w)
+		return
+	}
+	pprof.Index(w, r)
 }

@@ -1,0 +1,202 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// opTimeout bounds one operation as a whole: connecting, presenting
+	// credentials, asking, and trying again.
+	opTimeout = 200 * time.Millisecond
+
+	// poolSize is how many operations run at a time.
+	poolSize = 8
+
+	// idleConns are kept between operations, idleTime long: a firewall forgets
+	// connections that are silent for longer, and tells nobody.
+	idleConns = 2
+	idleTime  = time.Minute
+
+	// retries make up for connections the server closed while they were idle, of
+	// which there are at most idleConns. They cost no time of their own.
+	retries = idleConns
+
+	// redirects is how often an operation follows a cluster's keys to where they
+	// moved.
+	redirects = 3
+)
+
+// silence is go-redis' logger. What it has to say is in the errors as well, and
+// its texts hold addresses and replies as they came.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+func init() { redis.SetLogger(silence{}) }
+
+// newClient returns a client that has dialled nothing, and dials nothing unless
+// it is used.
+//
+// It is made anew after each failure: a pool of go-redis that failed to dial as
+// often as it has places answers with the old error, and dials once a second in
+// the background, until it is closed.
+func (t *target) newClient() redis.UniversalClient {
+	switch t.mode {
+	case ModeCluster:
+		return redis.NewClusterClient(t.clusterOptions())
+	case ModeSentinel:
+		o := t.options("", t.username, t.password)
+		// Not go-redis' own failover client: it keeps a subscription to a
+		// sentinel open and pings it all the time. Asking whenever a connection
+		// is made is enough: those to a former master break or refuse writes.
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			addr, err := t.masterAddr(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return t.dial(ctx, network, addr)
+		}
+		o.DB = t.database
+		return redis.NewClient(o)
+	default:
+		o := t.options(t.addrs[0], t.username, t.password)
+		o.DB = t.database
+		return redis.NewClient(o)
+	}
+}
+
+// options are those of a connection to one server. RESP2 will do, and knows no
+// messages nobody asked for.
+func (t *target) options(addr, username, password string) *redis.Options {
+	return &redis.Options{
+		Addr:                     addr,
+		Dialer:                   t.dial,
+		Username:                 username,
+		Password:                 password,
+		Protocol:                 2,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+
+		DialTimeout:           opTimeout,
+		ReadTimeout:           opTimeout,
+		WriteTimeout:          opTimeout,
+		PoolTimeout:           opTimeout,
+		ContextTimeoutEnabled: true,
+		DialerRetries:         1,
+		MaxRetries:            retries,
+		MinRetryBackoff:       -1, // none
+		MaxRetryBackoff:       -1,
+
+		PoolSize:         poolSize,
+		PipelinePoolSize: -1, // none
+		MaxIdleConns:     idleConns,
+		ConnMaxIdleTime:  idleTime,
+	}
+}
+
+func (t *target) clusterOptions() *redis.ClusterOptions {
+	o := t.options("", t.username, t.password)
+	return &redis.ClusterOptions{
+		Addrs:                    t.addrs,
+		Dialer:                   o.Dialer,
+		Username:                 o.Username,
+		Password:                 o.Password,
+		Protocol:                 o.Protocol,
+		DisableIdentity:          o.DisableIdentity,
+		MaintNotificationsConfig: o.MaintNotificationsConfig,
+
+		DialTimeout:           o.DialTimeout,
+		ReadTimeout:           o.ReadTimeout,
+		WriteTimeout:          o.WriteTimeout,
+		PoolTimeout:           o.PoolTimeout,
+		ContextTimeoutEnabled: o.ContextTimeoutEnabled,
+		DialerRetries:         o.DialerRetries,
+		MaxRedirects:          redirects, // counts tries of every kind
+		MinRetryBackoff:       o.MinRetryBackoff,
+		MaxRetryBackoff:       o.MaxRetryBackoff,
+
+		PoolSize:         o.PoolSize,
+		PipelinePoolSize: o.PipelinePoolSize,
+		MaxIdleConns:     o.MaxIdleConns,
+		ConnMaxIdleTime:  o.ConnMaxIdleTime,
+
+		// Otherwise it asks a node for the list of all commands first.
+		DisableRoutingPolicies: true,
+	}
+}
+
+// masterAddr asks all sentinels at once, because any of them may hang, and
+// returns what the first one knows.
+func (t *target) masterAddr(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		addr string
+		err  error
+	}
+	answers := make(chan answer, len(t.addrs))
+	for _, sentinel := range t.addrs {
+		go func() {
+			addr, err := t.askSentinel(ctx, sentinel)
+			answers <- answer{addr, err}
+		}()
+	}
+	var errs []error
+	for range t.addrs {
+		a := <-answers
+		if a.err == nil {
+			return a.addr, nil
+		}
+		errs = append(errs, a.err)
+	}
+	return "", errors.Join(errs...)
+}
+
+func (t *target) askSentinel(ctx context.Context, addr string) (string, error) {
+	sentinel := redis.NewSentinelClient(t.options(addr, t.sentinelUsername, t.sentinelPassword))
+	defer sentinel.Close()
+	master, err := sentinel.GetMasterAddrByName(ctx, t.masterName).Result()
+	if errors.Is(err, redis.Nil) || err == nil && len(master) != 2 {
+		return "", errNoMaster
+	}
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(master[0], master[1]), nil
+}
+
+// dial connects to one server. Nothing is sent to keep a connection alive: none
+// is kept that long.
+func (t *target) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := &net.Dialer{KeepAlive: -1}
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if err != nil || t.tls == nil {
+		return conn, err
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	config := t.tls.Clone()
+	config.ServerName = t.serverName(host)
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, tlsError{err}
+	}
+	return tlsConn{secure}, nil
+}
+
+// tlsConn closes at once. The Close of crypto/tls says goodbye first, for which it
+// may wait 5 s on a server that reads nothing.
+type tlsConn struct{ *tls.Conn }
+
+func (c tlsConn) Close() error { return c.NetConn().Close() }
