@@ -160,8 +160,7 @@ func (g *gateway) askAll(b *testing.B, routes []string) {
 }
 
 // memory is a figure of the gateway's in /proc, in bytes; 0 where there is none.
-func (g *gateway) memory(b *testing.B, name string) int {
-	b.Helper()
+func (g *gateway) memory(b testing.TB, name string) int {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", g.cmd.Process.Pid))
 	if err != nil {
 		return 0
