@@ -160,7 +160,7 @@ func (w *talkativeWorld) searchViews(t *testing.T, g *gateway) {
 		"/actuator/info":                 200,
 		"/actuator/loggers":              200,
 		"/actuator/nothing":              404,
-		"/metrics": 0,
+		"/metrics":                       0,
 		"/debug/pprof/":                  200,
 		"/debug/pprof/cmdline":           200,
 		"/debug/pprof/heap?debug=1":      200,
