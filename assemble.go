@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync/atomic"
 
 	"tollgate/config"
 	"tollgate/fixtures"
@@ -20,6 +21,7 @@ type parts struct {
 	upstream *upstream.Client
 	registry *registry.Registry
 	server   *server.Server
+	draining atomic.Bool // set when serve begins to leave
 }
 
 // load reads the configuration file, if there is one, and makes sure that

@@ -61,7 +61,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 			log.Info("listening", "address", addr.String())
 			announcing.Go(func() { p.announce(open, std.out, baseURL(settings, addr), operator.url(), log) })
 		},
-		Draining:     func() { operator.draining.Store(true) },
+		Draining:     func() { p.draining.Store(true) },
 		CloseStreams: p.server.CloseStreams,
 		Logger:       log,
 	})

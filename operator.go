@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -20,7 +19,6 @@ type operator struct {
 	pprof    bool
 	options  transport.ManagementOptions
 	listener *transport.Management // nil: not open
-	draining atomic.Bool
 	log      *slog.Logger
 }
 
@@ -44,7 +42,7 @@ func (c serveCmd) newOperator(p *parts, level *slog.LevelVar, log *slog.Logger) 
 			},
 			Registry: p.registry,
 			Level:    level,
-			Draining: o.draining.Load,
+			Draining: p.draining.Load,
 			Pprof:    c.Pprof,
 			Logger:   log,
 		}),

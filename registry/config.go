@@ -47,8 +47,8 @@ type Config struct {
 	RetryInterval time.Duration `yaml:"retryInterval"`
 
 	// MissInterval is the least time between two checks caused by an unknown
-	// tool, per route, or by an unknown route, per process. Default 5s. Zero
-	// checks at every wrong name.
+	// tool, per route, by an unknown route, per process, or by an operator's
+	// Refresh, which counts as both. Default 5s. Zero checks at every wrong name.
 	MissInterval time.Duration `yaml:"missInterval"`
 
 	// MaxToolsPerService bounds the tools of one manifest; a longer one is

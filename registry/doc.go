@@ -16,8 +16,9 @@
 // [CheckRoute] holds for one route, however it was declared.
 // Package schema compiles the JSON Schemas in a manifest.
 //
-// Fetching. fetch.go gets one document within time and size bounds. What goes
-// wrong is a [Failure], a value with a one-word kind.
+// Fetching. fetch.go gets one document within time and size bounds, or hears
+// that the one it has is the newest (fetch_etag.go). What goes wrong is a
+// [Failure], a value with a one-word kind.
 //
 // Merging. merge.go makes a route's tools from its services' manifests: a pure
 // function, deterministic to the byte, in which nobody wins by luck.
@@ -26,16 +27,20 @@
 // Clocks and flights. refresh_origin.go is one fetched document over time: when
 // it is due, the one check under way that everybody who needs it waits for, and
 // the retry clock that a failure starts. The Portal (refresh_portal.go) and
-// each service at each address (refresh_service.go) is an origin. An accepted
+// each service at each address (refresh_service.go) is an origin.
+// refresh_check.go tells who counts checks. An accepted
 // Portal answer makes a new index of routes; an accepted manifest makes the
 // routes that use it merge anew (refresh_route.go).
 //
 // Who asks. refresh.go is a request: it starts or joins the flights of what is
 // due and waits a bounded time. refresh_preload.go asks once at start,
-// refresh_watch.go for subscribers. Nothing else starts a fetch.
+// refresh_watch.go for subscribers, refresh_now.go for an operator. Nothing else
+// starts a fetch.
 //
 // The outside. registry.go assembles it as a [Registry]; refresh_notify.go
-// tells who listens of new lists; status.go shows an operator the state.
+// tells who listens of new lists; status.go shows an operator the state. told.go
+// decides what the log says at which level: an origin that goes back and forth
+// does not fill it.
 //
 // # Concurrency
 //

@@ -93,8 +93,9 @@ func FuzzETag(f *testing.F) {
 }
 
 // talk serves HTTP/1.1 byte for byte, as many requests on a connection as the
-// client sends.
-func talk(t *testing.T, answer func(*http.Request) string) (url string) {
+// client sends. late is what follows an answer, but so late that the client has
+// sent its next request by then.
+func talk(t *testing.T, answer func(*http.Request) (text, late string)) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,12 +111,14 @@ func talk(t *testing.T, answer func(*http.Request) string) (url string) {
 			go func() {
 				defer conn.Close()
 				buffered := bufio.NewReader(conn)
-				for {
+				for text, late := "", ""; ; {
 					req, err := http.ReadRequest(buffered)
 					if err != nil {
 						return
 					}
-					_, _ = io.WriteString(conn, answer(req))
+					before := late
+					text, late = answer(req)
+					_, _ = io.WriteString(conn, before+text)
 				}
 			}()
 		}
@@ -124,21 +127,23 @@ func talk(t *testing.T, answer func(*http.Request) string) (url string) {
 }
 
 func TestNotModifiedOnTheWire(t *testing.T) {
-	for name, notModified := range map[string]string{
-		"plain":                      "HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\n\r\n",
-		"length of the document":     "HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n",
-		"with a body":                "HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n{}",
-		"with a body in chunks":      "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-		"chunks announced, not sent": "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
-		"gzip announced":             "HTTP/1.1 304 Not Modified\r\nContent-Encoding: gzip\r\n\r\n",
-		"gzip that is none":          "HTTP/1.1 304 Not Modified\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+	const head = "HTTP/1.1 304 Not Modified\r\n"
+	for name, test := range map[string]struct{ text, late string }{
+		"plain":                      {head + "ETag: \"v1\"\r\n\r\n", ""},
+		"length of the document":     {head + "Content-Length: 2\r\n\r\n", ""},
+		"with a body":                {head + "Content-Length: 2\r\n\r\n{}", ""},
+		"with a body that is late":   {head + "Content-Length: 2\r\n\r\n", "{}"},
+		"with a body in chunks":      {head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", ""},
+		"chunks announced, not sent": {head + "Transfer-Encoding: chunked\r\n\r\n", ""},
+		"gzip announced":             {head + "Content-Encoding: gzip\r\n\r\n", ""},
+		"gzip that is none":          {head + "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := talk(t, func(r *http.Request) string {
+			url := talk(t, func(r *http.Request) (text, late string) {
 				if r.Header.Get("If-None-Match") == `"v1"` {
-					return notModified
+					return test.text, test.late
 				}
-				return "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 2\r\n\r\n{}"
+				return "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 2\r\n\r\n{}", ""
 			})
 			f := over(t, patient)
 			for range 20 { // what is left of one answer must not begin the next

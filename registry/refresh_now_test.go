@@ -208,7 +208,9 @@ func TestRefreshWithAZeroTTLChecksOnce(t *testing.T) {
 		w.at(10)
 		w.forget()
 		refresh(t, r, "plant")
-		wantFetches(t, w, portalURL, 10)
-		wantFetches(t, w, alpha.url(), 10)
+		w.at(11) // within missInterval: due all the same
+		refresh(t, r, "plant")
+		wantFetches(t, w, portalURL, 10, 11)
+		wantFetches(t, w, alpha.url(), 10, 11)
 	})
 }

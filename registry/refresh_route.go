@@ -245,7 +245,7 @@ func (rt *route) levelOfMore(wanted slog.Level, now time.Duration) slog.Level {
 }
 
 // settle tells of what came and went on a route that it has been gone for a
-// while. It is for checks that changed nothing.
+// while. Checks that change nothing cause it: there is no other moment.
 func (r *Registry) settle(rt *route) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

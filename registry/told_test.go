@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -164,7 +165,9 @@ func TestOriginsThatGoBackAndForthDoNotFillTheLog(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
 				onePlant(w)
 				w.put(test.url, test.answers[0])
-				r := w.loaded(t, onDemand)
+				r := w.loaded(t, onDemand, func(o *Options) {
+					o.Logger = slog.New(slog.NewJSONHandler(&w.log, nil)) // without the thousands at DEBUG
+				})
 				turn := 0
 				w.put(test.url, func(req *http.Request) (*http.Response, error) {
 					turn++
@@ -239,6 +242,35 @@ func TestRepeatedPanicsDoNotFillTheLog(t *testing.T) {
 		}
 		if got := len(w.log.with("ERROR", "panic in a registry check")); got < 10 || got > 70 {
 			t.Errorf("%d stacks in an hour", got)
+		}
+	})
+}
+
+// A route is said to serve the newest manifests again when it does, not when one
+// of two reasons is gone.
+func TestRefusalIsOverWhenNothingIsRefused(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t, onDemand)
+		over := func(want int) {
+			t.Helper()
+			time.Sleep(40 * time.Second) // whatever retry clock there is
+			ask(t, r, "plant")
+			synctest.Wait()
+			if got := w.log.told(t)["INFO route serves the newest manifests again"]; got != want {
+				t.Errorf("said to be over %d times, want %d", got, want)
+			}
+		}
+		w.serve(alpha, "b.misfit")
+		over(0)
+		w.declare(map[string][]svc{"plant": {alpha, beta}}) // beta is down
+		over(0)
+		w.serve(alpha, "a.one")
+		over(0)
+		w.serve(beta, "b.one")
+		over(1)
+		if got := w.log.told(t)["WARN route does not serve the newest manifests"]; got > 2 {
+			t.Errorf("%d warnings; a service that never answered is told of when its fetch fails", got)
 		}
 	})
 }
