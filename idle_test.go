@@ -16,9 +16,9 @@ import (
 func TestAnIdleGatewayAsksNobody(t *testing.T) {
 	redis, service := redistest.Start(t), newChangingService(t)
 	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
-	service.askUntil(t, g, "the copies are written", service.hasCopies(redis))
+	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
 	service.frozen.Store(true)
-	service.askUntil(t, g, "the last one is written", service.hasCopies(redis))
+	service.askUntil(t, g, redis, "the last one is written", service.hasCopies(redis))
 
 	const ttl = 200 * time.Millisecond // the longer of the two; see config
 	time.Sleep(3 * ttl)                // what the last call left to do

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,11 +11,11 @@ import (
 )
 
 // askUntil calls the tool until done, as somebody does who uses the route.
-func (s *changingService) askUntil(t *testing.T, g *gateway, what string, done func() bool) {
+func (s *changingService) askUntil(t *testing.T, g *gateway, redis *redistest.Server, what string, done func() bool) {
 	t.Helper()
 	for late := time.Now().Add(patience); !done(); {
 		if time.Now().After(late) {
-			t.Fatalf("it does not happen: %s", what)
+			t.Fatalf("it does not happen: %s; Redis has %q", what, redis.Do("KEYS", "*"))
 		}
 		if fault := s.echo(g, http.DefaultClient, `{"n":1}`); fault != "" {
 			t.Fatal(fault)
@@ -41,7 +42,7 @@ func TestRedisMayComeLater(t *testing.T) {
 	}
 	g.stderr.await(t, g.exited, redisAway)
 	redis.Restart()
-	service.askUntil(t, g, "the copies are written", service.hasCopies(redis))
+	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
 	g.stderr.await(t, g.exited, redisBack)
 	if status := g.redisHealth(t); status != "UP" {
 		t.Errorf("health says Redis is %s", status)
@@ -52,12 +53,12 @@ func TestRedisMayComeLater(t *testing.T) {
 func TestCopiesComeBackWhenRedisLostThem(t *testing.T) {
 	redis, service := redistest.Start(t), newChangingService(t)
 	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
-	service.askUntil(t, g, "the copies are written", service.hasCopies(redis))
+	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
 	redis.Kill()
-	service.askUntil(t, g, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), redisAway) })
+	service.askUntil(t, g, redis, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), redisAway) })
 	service.frozen.Store(true) // from here on, nothing but the loss is a reason to write
 	redis.Restart()
-	service.askUntil(t, g, "the copies are written again", service.hasCopies(redis))
+	service.askUntil(t, g, redis, "the copies are written again", service.hasCopies(redis))
 	g.stderr.await(t, g.exited, redisBack)
 	g.checkOneOutage(t)
 }
@@ -69,7 +70,7 @@ func TestAReplicaStartsFromTheCopies(t *testing.T) {
 	config := service.config(t, redis.URL())
 	first := serve(t, command{args: []string{"--config", config}})
 	service.frozen.Store(true)
-	service.askUntil(t, first, "the copies are written", service.hasCopies(redis))
+	service.askUntil(t, first, redis, "the copies are written", service.hasCopies(redis))
 	service.down.Store(true)
 	second := serve(t, command{args: []string{"--config", config}})
 	if fault := service.echo(second, http.DefaultClient, `{"n":1}`); fault != "" {
@@ -78,12 +79,16 @@ func TestAReplicaStartsFromTheCopies(t *testing.T) {
 	if status, r := second.ready(t); status != 200 {
 		t.Errorf("readiness: status %d, %+v", status, r)
 	}
-	list := [2]string{}
+	var tools [2]string
 	for i, g := range []*gateway{first, second} {
-		list[i] = string(g.modern(t, "changing", "tools/list", "", "").Result)
+		var list struct{ Tools json.RawMessage }
+		if a := g.modern(t, "changing", "tools/list", "", ""); json.Unmarshal(a.Result, &list) != nil || list.Tools == nil {
+			t.Fatalf("status %d, %s", a.status, a.body)
+		}
+		tools[i] = string(list.Tools)
 	}
-	if list[0] != list[1] {
-		t.Errorf("the replicas list different tools:\n%s\n%s", list[0], list[1])
+	if tools[0] != tools[1] {
+		t.Errorf("the replicas list different tools:\n%s\n%s", tools[0], tools[1])
 	}
 	view := second.management(t, http.MethodGet, "/actuator/toolBundles").body
 	if strings.Count(view, `"source":"redis"`) != 2 || strings.Contains(view, service.server.URL) {
