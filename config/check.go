@@ -12,6 +12,7 @@ import (
 
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -30,6 +31,9 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	}
 	for _, err := range flatten(c.Upstream.Validate()) {
 		k.take("upstream", err)
+	}
+	for _, err := range flatten(c.Telemetry.Validate()) {
+		k.take("telemetry", err)
 	}
 	if c.ManagementChosen {
 		k.twoListeners(c.Transport)
@@ -66,6 +70,8 @@ func (k *checker) take(section string, err error) {
 	} else if e, ok := errors.AsType[*registry.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
 	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
+	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
 	} else {
 		k.report(section, "%v", err)

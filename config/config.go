@@ -9,6 +9,7 @@ import (
 
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 
 	Registry Registry        `yaml:"registry"`
 	Upstream upstream.Config `yaml:"upstream"`
+
+	Telemetry telemetry.Config `yaml:"telemetry"`
 }
 
 // Registry is the registry section: how origins are asked, and the routes that
@@ -77,11 +80,10 @@ func Default() *Config {
 // refused rather than ignored: an operator who configures a budget must not
 // believe that it is kept.
 var notBuilt = map[string]string{
-	"redis":     "Redis store",
-	"auth":      "authentication",
-	"cost":      "cost budgets",
-	"handles":   "state handles",
-	"telemetry": "telemetry export",
+	"redis":   "Redis store",
+	"auth":    "authentication",
+	"cost":    "cost budgets",
+	"handles": "state handles",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.

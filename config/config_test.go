@@ -202,12 +202,14 @@ shutdown:
 		"management address":            {"management: {listen: 9090}\n", []string{"1:22: management.listen: want a string"}},
 		"management address, no port":   {"management: {listen: localhost}\n", []string{"1:14: management.listen: want HOST:PORT"}},
 		"routes without a route":        {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
-		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\n", []string{
+		"a collector that cannot be one": {"registry: {routes: {a: [{id: a, manifestUrl: \"http://h/m\", baseEndpoint: \"http://h\"}]}}\ntelemetry:\n  otlpEndpoint: https://user:secret@collector\n", []string{
+			"3:3: telemetry.otlpEndpoint: must not hold credentials",
+		}},
+		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\n", []string{
 			"1:1: redis: this build has no Redis store",
 			"2:1: auth: this build has no authentication",
 			"3:1: cost: this build has no cost budgets",
 			"4:1: handles: this build has no state handles",
-			"5:1: telemetry: this build has no telemetry export",
 		}},
 	}
 	for name, test := range tests {

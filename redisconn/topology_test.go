@@ -182,6 +182,9 @@ func TestNothingElseIsSent(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("commands (-want +got):\n%s", diff)
 			}
+			if errors := test.server.Do("INFO", "errorstats"); strings.Contains(errors, "errorstat_") {
+				t.Errorf("some command was refused: %s", errors)
+			}
 			nothingRuns(t)
 		})
 	}
