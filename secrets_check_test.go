@@ -11,7 +11,7 @@ import (
 // it and with what it points to, but no secret.
 func TestCheckShowsNoSecret(t *testing.T) {
 	w := newTalkativeWorld(t)
-	config, env := w.config(t, w.redisURL("127.0.0.1:1", w.redisUser, w.redisPassword))
+	config, env := w.config(t, w.server.URL, w.redisURL("127.0.0.1:1", w.redisUser, w.redisPassword))
 	for _, args := range [][]string{{"check"}, {"check", "--live"}, {"tools", "--route", "faulty"}, {"tools", "--route", "claims"}} {
 		for _, portal := range append([]string{"good"}, portalFaults...) {
 			w.portal.Store(portal)
@@ -49,6 +49,8 @@ func TestABrokenConfigurationIsReportedWithoutItsSecrets(t *testing.T) {
 		"Redis with a bad database":       routes + "redis: {url: 'redis://127.0.0.1/" + escaped + "'}",
 		"Redis password in another key":   routes + "redis: {url: 'redis://127.0.0.1', password: '" + secret + "'}",
 		"OTLP endpoint that is no URL":    routes + "telemetry: {otlpEndpoint: '://" + escaped + "'}",
+		"OTLP endpoint with a query":      routes + "telemetry: {otlpEndpoint: 'http://127.0.0.1:4318/?token=" + escaped + "'}",
+		"OTLP endpoint with user info":    routes + "telemetry: {otlpEndpoint: 'http://user:" + escaped + "@127.0.0.1:4318/'}",
 		"OTLP endpoint without a scheme":  routes + "telemetry: {otlpEndpoint: 'user:" + escaped + "@127.0.0.1:4318'}",
 		"static route with a bad address": "registry: {routes: {a: [{id: a, manifestUrl: 'http://user:" + escaped + "@h/m', baseEndpoint: 'ftp://user:" + escaped + "@h'}]}}",
 	} {

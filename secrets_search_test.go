@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,8 @@ type audience int
 const (
 	forNobody   audience = iota // a secret, of the gateway's or of a caller's
 	forAgent                    // the agent's own data: in answers to MCP requests, and nowhere else
-	forOperator                 // on the operator's own terminal and in the log, but in no status view
+	forTraces                   // which request it is: in answers to MCP requests, and in traces
+	forOperator                 // on the operator's own terminal, in the log and in traces, but in no status view
 )
 
 // sentinels are all the sentinels of a test.
@@ -53,7 +55,15 @@ const (
 	inLog    place = iota // what a process writes, but for MCP
 	inAnswer              // an answer to an MCP request
 	inView                // an answer of the management listener
+	inTrace               // what a collector of traces is sent
 )
+
+// places are where each audience looks.
+var places = map[audience][]place{
+	forAgent:    {inAnswer},
+	forTraces:   {inAnswer, inTrace},
+	forOperator: {inLog, inTrace},
+}
 
 // search reports every sentinel in text that does not belong there.
 func (s *sentinels) search(t *testing.T, where string, p place, text string) {
@@ -63,14 +73,14 @@ func (s *sentinels) search(t *testing.T, where string, p place, text string) {
 	}
 	folded := strings.ToLower(text)
 	for _, one := range s.all {
-		if one.who == forAgent && p == inAnswer || one.who == forOperator && p == inLog {
+		if slices.Contains(places[one.who], p) {
 			continue
 		}
 		for _, part := range []string{one.head, one.tail} {
 			for form, written := range writtenForms(part) {
 				if at := strings.Index(folded, strings.ToLower(written)); at >= 0 {
 					from := max(strings.LastIndexByte(text[:at], '\n')+1, at-1000)
-					t.Errorf("%s shows %s (%s): …%s…", where, one.what, form, text[from:min(len(text), at+100)])
+					t.Errorf("%s shows %s (%s): …%.1200q…", where, one.what, form, text[from:min(len(text), at+100)])
 				}
 			}
 		}

@@ -19,7 +19,7 @@ import (
 func TestNoSecretGetsOut(t *testing.T) {
 	w := newTalkativeWorld(t)
 	redis := w.startRedis(t)
-	config, env := w.config(t, w.redisURL(redis.Addr(), w.redisUser, w.redisPassword))
+	config, env := w.config(t, w.server.URL, w.redisURL(redis.Addr(), w.redisUser, w.redisPassword))
 	g := serve(t, command{args: []string{"--config", config, "--log-level", "debug", "--pprof"}, env: env})
 
 	w.callEverything(t, g)
@@ -51,6 +51,36 @@ func TestNoSecretGetsOut(t *testing.T) {
 		t.Errorf("the log has %d calls", n)
 	}
 	w.secrets.search(t, "the log", inLog, g.stderr.text()+g.stdout.text())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.secrets.search(t, "the traces", inTrace, string(w.spans))
+}
+
+// TestNoSecretGetsOutWhileNothingCanBeReached: who looks for the reason is told
+// it, in the log and at last by a dump of everything that runs.
+func TestNoSecretGetsOutWhileNothingCanBeReached(t *testing.T) {
+	w := newTalkativeWorld(t)
+	redis := w.startRedis(t)
+	for name, redisURL := range map[string]string{
+		"wrong password": w.redisURL(redis.Addr(), w.redisUser, w.secrets.add("a wrong password", forNobody)),
+		"unknown user":   w.redisURL(redis.Addr(), w.secrets.addName("an unknown user", forNobody), w.redisPassword),
+		"refused":        w.redisURL("127.0.0.1:1", w.redisUser, w.redisPassword),
+		"no such host":   w.redisURL(w.host+".invalid", w.redisUser, w.redisPassword),
+		"TLS":            strings.Replace(w.redisURL(redis.Addr(), w.redisUser, w.redisPassword), "redis:", "rediss:", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, env := w.config(t, "http://127.0.0.1:1", redisURL)
+			g := serve(t, command{args: []string{"--config", config, "--log-level", "debug", "--pprof"}, env: env})
+			g.stderr.await(t, g.exited, redisAway)
+			a := g.modern(t, "claims", "tools/list", "", "")
+			w.secrets.search(t, "the list", inAnswer, fmt.Sprint(a.header)+a.body)
+			w.searchViews(t, g)
+			g.stderr.await(t, g.exited, "traces cannot be delivered")
+			g.signal(t, syscall.SIGQUIT)
+			g.wait(t)
+			w.secrets.search(t, "the log", inLog, g.stderr.text()+g.stdout.text())
+		})
+	}
 }
 
 // startRedis is a Redis with a user of its own and with copies that are none.
@@ -114,11 +144,11 @@ func (w *talkativeWorld) callEverything(t *testing.T, g *gateway) {
 	for what, a := range map[string]answer{
 		"an invalid argument": g.modern(t, "claims", "tools/call", "echo", fmt.Sprintf(`"name":"echo","arguments":{"kind":%q}`, secret("an invalid argument")), header...),
 		"an unknown tool":     g.modern(t, "claims", "tools/call", secret("an unknown tool"), fmt.Sprintf(`"name":%q`, w.secrets.all[len(w.secrets.all)-1].value), header...),
-		"an unknown route":    g.modern(t, w.secrets.addName("an unknown route", forAgent), "tools/list", "", "", header...),
+		"an unknown route":    g.modern(t, w.secrets.addName("an unknown route", forTraces), "tools/list", "", "", header...),
 		"an unknown method":   g.modern(t, "claims", w.secrets.addName("an unknown method", forAgent), "", "", header...),
 		"a cursor":            g.modern(t, "claims", "tools/list", "", fmt.Sprintf(`"cursor":%q`, secret("a cursor")), header...),
 		"a broken body":       g.post(t, "claims", `{"broken `+secret("a broken body"), append(era, header...)...),
-		"an id":               g.post(t, "claims", fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/list"}`, secret("an id")), header...),
+		"an id":               g.post(t, "claims", fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/list"}`, w.secrets.add("an id", forTraces)), header...),
 		"an origin":           g.modern(t, "claims", "tools/list", "", "", append([]string{"Origin", "http://" + w.secrets.addName("an origin", forAgent)}, header...)...),
 		"a client's name": g.post(t, "claims", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":%q,"version":"1"}}}`,
 			secret("a protocol version"), secret("a client's name")), header...),
@@ -160,7 +190,7 @@ func (w *talkativeWorld) searchViews(t *testing.T, g *gateway) {
 		"/actuator/info":                 200,
 		"/actuator/loggers":              200,
 		"/actuator/nothing":              404,
-		"/metrics":                       0,
+		"/metrics":                       200,
 		"/debug/pprof/":                  200,
 		"/debug/pprof/cmdline":           200,
 		"/debug/pprof/heap?debug=1":      200,
@@ -180,7 +210,7 @@ func (w *talkativeWorld) searchViews(t *testing.T, g *gateway) {
 func (w *talkativeWorld) relayEverything(t *testing.T, g *gateway) {
 	t.Helper()
 	key := w.secrets.add("the API key", forNobody)
-	config, env := w.config(t, w.redisURL("127.0.0.1:1", w.redisUser, w.redisPassword))
+	config, env := w.config(t, w.server.URL, w.redisURL("127.0.0.1:1", w.redisUser, w.redisPassword))
 	args := []string{"stdio", "--log-level", "debug"}
 	header := w.callerHeaders()
 	for i := 0; i < len(header); i += 2 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -21,6 +23,8 @@ type talkativeWorld struct {
 	portal  atomic.Value  // string: how the Portal is doing, see answerPortal
 	let     chan struct{} // closed: held calls are answered
 	held    chan struct{} // a call of the tool hold has arrived
+	mu      sync.Mutex
+	spans   []byte // what the collector of traces was sent
 
 	token, redisUser, redisPassword, otlp string
 	path, prefix, host, address           string // of Tool Services
@@ -60,7 +64,7 @@ func (w *talkativeWorld) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/registry":
 		w.answerPortal(to, r)
 	case strings.HasPrefix(r.URL.Path, "/traces/"):
-		w.fail(to, http.StatusInternalServerError)
+		w.takeSpans(to, r)
 	case r.Method == http.MethodGet:
 		w.answerManifest(to, r, strings.TrimPrefix(r.URL.Path, "/"+w.path+"/"))
 	default:
@@ -74,6 +78,18 @@ func (w *talkativeWorld) fail(to http.ResponseWriter, status int) {
 	to.Header().Set("Location", w.server.URL+"/elsewhere?"+url.QueryEscape(w.said))
 	to.WriteHeader(status)
 	fmt.Fprintf(to, `{"error":%q}`, w.body)
+}
+
+// takeSpans keeps what a collector is told, and does not thank for it.
+func (w *talkativeWorld) takeSpans(to http.ResponseWriter, r *http.Request) {
+	body, err := gzip.NewReader(r.Body)
+	if err == nil {
+		spans, _ := io.ReadAll(body)
+		w.mu.Lock()
+		w.spans = append(w.spans, spans...)
+		w.mu.Unlock()
+	}
+	w.fail(to, http.StatusInternalServerError)
 }
 
 // hangUp ends the connection in the middle of an answer.
@@ -239,12 +255,13 @@ func (w *talkativeWorld) answerEcho(to http.ResponseWriter, r *http.Request, bod
 var passedHeaders = []string{"guid", "x-request-id", "mcp-session-id", "employee-no", "virtual-employee-no", "authorization"}
 
 // config is a configuration with every secret there can be. The secrets are in
-// the environment, as they should be.
-func (w *talkativeWorld) config(t *testing.T, redisURL string) (path string, env []string) {
+// the environment, as they should be. origin is where Portal and collector are.
+func (w *talkativeWorld) config(t *testing.T, origin, redisURL string) (path string, env []string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tollgate.yaml")
 	writeFile(t, path, `
 shutdown: {delay: 0s}
+telemetry: {otlpEndpoint: "${OTLP_URL}"}
 upstream: {passAuthorization: true, maxResponseBytes: 4096}
 registry:
   portal: {url: "${PORTAL_URL}", token: "${PORTAL_TOKEN}", refreshTTL: 0s}
@@ -255,8 +272,8 @@ registry:
 `)
 	return path, []string{
 		"PORTAL_TOKEN=" + w.token,
-		"PORTAL_URL=" + w.server.URL + "/registry?key=" + url.QueryEscape(w.query),
+		"PORTAL_URL=" + origin + "/registry?key=" + url.QueryEscape(w.query),
 		"REDIS_URL=" + redisURL,
-		"OTLP_URL=" + w.server.URL + "/traces/" + url.PathEscape(w.otlp) + "?token=" + url.QueryEscape(w.otlp),
+		"OTLP_URL=" + origin + "/traces/" + url.PathEscape(w.otlp),
 	}
 }
