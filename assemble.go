@@ -10,6 +10,7 @@ import (
 
 	"tollgate/config"
 	"tollgate/fixtures"
+	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server"
 	"tollgate/server/management"
@@ -23,6 +24,7 @@ type parts struct {
 	config   *config.Config
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
+	redis    *redisconn.Conn // nil without redis.url
 	registry *registry.Registry
 	server   *server.Server
 	draining atomic.Bool // set when serve begins to leave
@@ -97,6 +99,11 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log, Tracer: p.tracing.Tracer()})
 	if err != nil {
 		return err
+	}
+	if c.Redis.URL != "" {
+		if p.redis, err = redisconn.Open(redisconn.Options{Config: c.Redis, Logger: log}); err != nil {
+			return err
+		}
 	}
 	p.registry, err = registry.New(registry.Options{
 		Config:    c.Registry.Config,
@@ -175,6 +182,9 @@ const flushTraces = 3 * time.Second
 func (p *parts) close() {
 	if p.registry != nil {
 		p.registry.Close()
+	}
+	if p.redis != nil {
+		p.redis.Close()
 	}
 	if p.upstream != nil {
 		p.upstream.Close()

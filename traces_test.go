@@ -258,7 +258,7 @@ func TestTheCallersTraceContext(t *testing.T) {
 	var calls []sent
 	for _, headers := range [][]string{
 		{"traceparent: 00-" + headerTrace + "-" + headerSpan}, // flags are missing
-		{"traceparent: ff-" + headerTrace + "-" + headerSpan + "-01"},
+		{"traceparent: ff-" + headerTrace + "-" + headerSpan + "-01", "tracestate: a=1"},
 		{"traceparent: 00-" + strings.Repeat("0", 32) + "-" + headerSpan + "-01"},
 		{"traceparent: 00-" + headerTrace + "-" + headerSpan + "-01", "traceparent: 00-" + headerTrace + "-" + headerSpan + "-01"},
 		{"tracestate: a=1"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml/token"
 
+	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
@@ -31,6 +32,9 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	}
 	for _, err := range flatten(c.Upstream.Validate()) {
 		k.take("upstream", err)
+	}
+	for _, err := range flatten(c.Redis.Validate()) {
+		k.take("redis", err)
 	}
 	for _, err := range flatten(c.Telemetry.Validate()) {
 		k.take("telemetry", err)
@@ -68,6 +72,8 @@ func (k *checker) take(section string, err error) {
 	if e, ok := errors.AsType[*transport.ConfigError](err); ok {
 		k.report(e.Key, "%s", e.Text)
 	} else if e, ok := errors.AsType[*registry.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
+	} else if e, ok := errors.AsType[*redisconn.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
 	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)

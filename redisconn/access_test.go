@@ -168,7 +168,7 @@ func TestNothingSecret(t *testing.T) {
 	tried := 0
 	for _, scheme := range []string{"redis://", "rediss://"} {
 		for _, address := range []string{hung.Addr(), gone.Addr(), echo.Addr(), cluster.Addr(), website.Listener.Addr().String(),
-			parrot, shouter, babbler, "sesame.invalid:6379", "127.0.0.1:1/sesame", "127.0.0.1:sesame", "127.0.0.1:1?sesame=1", "127.0.0.1:1#sesame"} {
+			parrot, shouter, babbler, "127.0.0.1:1/sesame", "127.0.0.1:sesame", "127.0.0.1:1?sesame=1", "127.0.0.1:1#sesame"} {
 			for _, mode := range []string{"single", "sentinel", "cluster"} {
 				c := config(scheme + escaped + "@" + address)
 				if c.Mode = mode; mode == "sentinel" && !strings.Contains(address, "sesame") {

@@ -67,6 +67,10 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("redis: the value is longer than %d bytes", e.Limit)
 }
 
+// TooLarge reports true: it tells the error from others to packages that do not
+// know this one.
+func (e *TooLargeError) TooLarge() bool { return true }
+
 // outage reports whether Redis is not usable after the error.
 func (e *Error) outage() bool {
 	return e.Kind != KindReply && e.Kind != KindBusy && e.Kind != KindClosed

@@ -32,29 +32,32 @@
 // Portal answer makes a new index of routes; an accepted manifest makes the
 // routes that use it merge anew (refresh_route.go).
 //
+// Copies. A [Store] keeps what was last good for replicas that start while the
+// origins are down: one value for the Portal and one for each route. store.go is
+// the form of these values. store_read.go is the warm start: the Portal's copy
+// stands in for an answer that does not come, a route's copy stands between its
+// services' last-good manifests and their fallback files, and neither replaces
+// what came from an origin. store_write.go writes behind everybody's back,
+// after each accepted change.
+//
 // Who asks. refresh.go is a request: it starts or joins the flights of what is
 // due and waits a bounded time. refresh_preload.go asks once at start,
 // refresh_watch.go for subscribers, refresh_now.go for an operator. Nothing else
-// starts a fetch.
+// starts a fetch or reads a copy.
 //
 // The outside. registry.go assembles it as a [Registry]; refresh_notify.go
-// tells who listens of new lists; status.go shows an operator the state. told.go
-// decides what the log says at which level: an origin that goes back and forth
-// does not fill it.
+// tells who listens of new lists; status.go
+// shows an operator the state. told.go decides what the log says at which level:
+// an origin that goes back and forth does not fill it.
 //
 // # Concurrency
 //
 // A request reads two immutable values behind atomic pointers: the index of
 // routes, and the route's live state with its Snapshot. It locks nothing unless
-// something is due. Behind that, each value has one writer at a time: a service
-// or the Portal is changed by its own flight, an index by the Portal's, a
-// route's live state under that route's lock. Locks are taken in the order
-// route, then one of notices, watches, loader, then Registry.mu, then origin.
-//
-// # What comes later
-//
-// A last-good store that outlives the process plugs in at two places: a
-// manifest or Portal answer is accepted in serviceAnswered and portalAnswered,
-// and service.newest is where a stored copy would stand between the origin's
-// and the fallback file.
+// something is due, and never waits for a write of a copy. Behind that, each
+// value has one writer at a time: a service or the Portal is changed by its own
+// flight, an index by whoever holds portal.applying, a route's live state under
+// that route's lock. Locks are taken in the order portal.applying, route, then
+// one of notices, watches, loader, keeper, then Registry.mu, then origin.
+// service.parsing is held while a manifest is read, and nothing is taken under it.
 package registry

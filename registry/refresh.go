@@ -7,28 +7,36 @@ import (
 )
 
 // freshen checks what is due for a request on a route: the Portal and the
-// route's services, together, then what the Portal's answer made due. wait is
-// called for every flight and may return early: flights go on without it. An
-// error of wait ends freshen.
+// route's services, together, then what the Portal's answer, or a copy in its
+// place, made due. wait is called for every flight and may return early: flights
+// go on without it. An error of wait ends freshen.
 func (r *Registry) freshen(key RouteKey, wait func(*flight) error) error {
 	portal := r.joinPortal(key)
 	joined, flights := r.joinServices(key, nil)
 	return r.await(key, wait, portal, joined, flights)
 }
 
-// await waits for the flights of joined, for the Portal's unless that is nil,
-// and for those of the services that the Portal's answer made due.
+// await waits for the flights of joined, for the Portal's unless that is nil, for
+// its copy while there is nothing else, and for what came of these for the route.
 func (r *Registry) await(key RouteKey, wait func(*flight) error, portal *flight, joined []*service, flights []*flight) error {
 	for _, f := range flights {
 		if err := wait(f); err != nil {
 			return err
 		}
 	}
-	if portal == nil {
-		return nil
+	if portal != nil {
+		if err := wait(portal); err != nil {
+			return err
+		}
 	}
-	if err := wait(portal); err != nil {
-		return err
+	copied := r.joinPortalCopy() // still no answer: the copy stands in
+	if copied != nil {
+		if err := wait(copied); err != nil {
+			return err
+		}
+	}
+	if portal == nil && copied == nil {
+		return nil
 	}
 	_, flights = r.joinServices(key, joined)
 	for _, f := range flights {
@@ -71,11 +79,15 @@ func (r *Registry) joinPortalMissed() *flight {
 
 // joinServices returns the flights of the route's services, started for those
 // that are due, and the services they are of: all but those of except. A refused
-// merge makes all of them due on the route's own clock.
+// merge makes all of them due on the route's own clock. While the route has no
+// list, the reading of its copy comes first.
 func (r *Registry) joinServices(key RouteKey, except []*service) (joined []*service, flights []*flight) {
 	rt := r.route(key)
 	if rt == nil {
 		return nil, nil
+	}
+	if f := r.joinRouteCopy(rt); f != nil {
+		flights = append(flights, f)
 	}
 	retry := r.takeRetry(rt)
 	for _, s := range rt.live.Load().services {
@@ -120,30 +132,54 @@ type patience struct {
 	began time.Duration
 }
 
-// wait returns when f is over or its caller should wait no longer. Its error is
-// the context's.
+// wait returns when f is over or its caller should wait no longer: what it
+// waited for may have come from elsewhere. Its error is the context's.
 func (p *patience) wait(f *flight) error {
-	left := p.deadline(f) - p.r.now()
-	if left <= 0 {
-		return p.ctx.Err()
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-f.done:
-		return nil
-	case <-timer.C:
-		return nil
-	case <-p.ctx.Done():
+	for {
+		idx := p.r.index.Load()
+		news := p.news(idx)
+		left := p.deadline(f) - p.r.now()
+		if left <= 0 {
+			return p.ctx.Err()
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-f.done:
+		case <-timer.C:
+		case <-p.ctx.Done():
+		case <-news:
+			timer.Stop()
+			if idx == nil && p.r.route(p.key) != nil {
+				return p.ctx.Err() // it is known now what to fetch for the route
+			}
+			continue
+		}
+		timer.Stop()
 		return p.ctx.Err()
 	}
 }
 
+// news is closed when there is a first registry answer or copy, or, with idx in
+// force, a first list of the route. nil = nothing of that kind can come.
+func (p *patience) news(idx *index) <-chan struct{} {
+	if idx == nil {
+		return p.r.indexed
+	}
+	if rt := idx.routes[p.key]; rt != nil && rt.live.Load().snapshot == nil {
+		return rt.listed
+	}
+	return nil
+}
+
 // deadline is until when the request waits for f. With a snapshot at hand that
-// is refreshWait, counted from the flight's beginning if that was earlier:
-// those who meet a slow origin late have no reason to wait as long as the first.
+// is refreshWait, counted from the flight's beginning if that was earlier: those
+// who meet a slow origin late have no reason to wait as long as the first. For a
+// copy there is nothing to wait for then.
 func (p *patience) deadline(f *flight) time.Duration {
 	if rt := p.r.route(p.key); rt != nil && rt.live.Load().snapshot != nil {
+		if f.copy {
+			return p.began
+		}
 		return min(p.began, f.began) + p.r.config.RefreshWait
 	}
 	return p.began + p.r.config.ColdWait

@@ -30,7 +30,7 @@ type Refreshed struct {
 func (r *Registry) Refresh(ctx context.Context, key RouteKey) (Refreshed, error) {
 	var done Refreshed
 	wait := func(f *flight) error {
-		done.Checked = true
+		done.Checked = done.Checked || !f.copy
 		select {
 		case <-f.done:
 			return nil

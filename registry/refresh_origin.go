@@ -59,6 +59,7 @@ type record struct {
 type flight struct {
 	began time.Duration
 	done  chan struct{} // closed when its outcome shows
+	copy  bool          // reads a copy: of no use to a request whose route has a list
 }
 
 func (o *origin) due(now time.Duration) bool { return now >= time.Duration(o.next.Load()) }

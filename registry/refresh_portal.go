@@ -5,19 +5,23 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 )
 
 // portal is the origin of routes.
 type portal struct {
 	origin
-	missAt time.Duration // when an unknown route may cause a check again; under Registry.mu
-	known  tagged[index] // the index in force with the ETag of its answer; of the flight alone
+	missAt   time.Duration // when an unknown route may cause a check again; under Registry.mu
+	known    tagged[index] // the index in force with the ETag of its answer; of the flight alone
+	copied   copyReader
+	applying sync.Mutex // held while an answer or a copy comes into force
 }
 
 // index is one accepted registry answer. It is immutable; the routes and
 // services it names live on from one index to the next.
 type index struct {
+	source   Source // SourceOrigin, or SourceRedis when it was a copy
 	revision string
 	declared []RouteKey // of all routes in the answer, whatever is kept of them here; sorted, not nil
 	routes   map[RouteKey]*route
@@ -75,38 +79,65 @@ func (r *Registry) checkPortal(ctx context.Context) (result CheckResult) {
 func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult {
 	o, now := &r.portal.origin, r.now()
 	next := now + r.config.Portal.RefreshTTL
-	if !doc.notModified && len(answer.Routes) == 0 && len(r.known().declared) > 0 {
+	if doc.notModified {
+		o.emptyOver(now)
+		r.settleAll()
+		r.succeeded(o, next)
+		r.keeper.checked(r, portalCopyKey)
+		return CheckNotModified
+	}
+	if answer.keepsSome() && r.awaitPortalCopy() {
+		defer func() { r.loader.add(r, r.allRoutes()) }()
+	}
+	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
 			return CheckUnconfirmed
 		}
 	}
 	o.emptyOver(now)
-	result := CheckNotModified
-	var toFetch []*service
-	if !doc.notModified {
-		result = CheckUnchanged
-		var changed bool
-		if toFetch, changed = r.apply(answer); changed {
-			result = CheckChanged
-		}
-		r.portal.known = tagged[index]{r.index.Load(), doc.etag}
+	routes, changed := r.portalSays(answer, doc)
+	r.settleAll()
+	r.succeeded(o, next)
+	r.keeper.changed(r, portalCopyKey)
+	r.loader.add(r, routes)
+	if changed {
+		return CheckChanged
 	}
+	return CheckUnchanged
+}
+
+// settleAll is settle for all routes.
+func (r *Registry) settleAll() {
 	for _, rt := range r.known().routes {
 		r.settle(rt)
 	}
-	r.succeeded(o, next)
-	r.loader.add(r, toFetch)
-	return result
+}
+
+// portalSays is apply for an answer made of doc.
+func (r *Registry) portalSays(answer *Declaration, doc document) (routes []*route, changed bool) {
+	r.portal.applying.Lock()
+	defer r.portal.applying.Unlock()
+	routes, changed = r.apply(answer, SourceOrigin)
+	r.portal.known = tagged[index]{r.index.Load(), doc.etag}
+	return routes, changed
+}
+
+// keepsSome reports whether an answer may leave routes as they were. A new
+// process knows from the copy how that is.
+func (d *Declaration) keepsSome() bool {
+	invalid := func(entry Route) bool { return len(entry.Breaches) > 0 }
+	return len(d.Routes) == 0 || slices.ContainsFunc(d.Routes, invalid)
 }
 
 // apply puts an accepted answer into force: the whole state of routes. Only
-// routes whose entry changed are touched. It returns the services to fetch for
-// them, and whether anything is other than it was. Applications follow each
-// other; they never run side by side.
-func (r *Registry) apply(answer *Declaration) (toFetch []*service, changed bool) {
+// routes whose entry changed are touched. It returns those, and whether anything
+// is other than it was. Applications follow each other; they never run side by
+// side.
+func (r *Registry) apply(answer *Declaration, source Source) (routes []*route, changed bool) {
 	old := r.known()
 	a := application{r: r, old: old, idx: &index{
+		source:   source,
 		revision: answer.Revision,
 		declared: make([]RouteKey, 0, len(answer.Routes)),
 		routes:   make(map[RouteKey]*route, len(answer.Routes)),
@@ -119,7 +150,9 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service, changed bool)
 			a.route(entry)
 		}
 	}
-	r.index.Store(a.idx)
+	if r.index.Swap(a.idx) == nil {
+		defer close(r.indexed) // when the routes are what they are
+	}
 	for key, rt := range old.routes {
 		if a.idx.routes[key] == nil {
 			r.retire(rt)
@@ -127,13 +160,9 @@ func (r *Registry) apply(answer *Declaration) (toFetch []*service, changed bool)
 	}
 	a.redeclare()
 	for _, c := range a.changes {
-		for i, s := range c.services {
-			if c.declared[i].Enabled {
-				toFetch = append(toFetch, s)
-			}
-		}
+		routes = append(routes, c.route)
 	}
-	return toFetch, len(a.changes) > 0 || !slices.Equal(old.declared, a.idx.declared) || old.declared == nil
+	return routes, len(a.changes) > 0 || !slices.Equal(old.declared, a.idx.declared) || old.declared == nil
 }
 
 // application is one registry answer on its way into force.

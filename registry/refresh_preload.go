@@ -2,23 +2,24 @@ package registry
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
 // preload fetches the Portal and the manifests of all routes once, and again on
 // the retry clock until there is something to serve. From then on requests are
-// what causes fetches.
+// what causes fetches. Copies stand in for a Portal that does not answer at once,
+// and come before the manifests.
 func (r *Registry) preload() {
 	attempted := sync.OnceFunc(func() { close(r.preloaded) })
 	defer attempted()
 	for {
-		if r.portal != nil {
-			if f := r.joinDue(&r.portal.origin); f != nil && !r.over(f.done) {
-				return
-			}
+		if r.portal != nil && !r.preloadPortal() {
+			return
 		}
-		r.loader.add(r, r.dueServices())
+		r.loader.add(r, r.allRoutes())
 		if !r.over(r.loader.done()) {
 			return
 		}
@@ -33,6 +34,29 @@ func (r *Registry) preload() {
 			return
 		}
 	}
+}
+
+// preloadPortal waits for the Portal's answer, or for a copy in its place. It
+// reports false when the registry closed before.
+func (r *Registry) preloadPortal() bool {
+	over := make(chan struct{})
+	if f := r.joinDue(&r.portal.origin); f != nil {
+		over = f.done
+	} else {
+		close(over)
+	}
+	if r.store != nil && r.index.Load() == nil {
+		select {
+		case <-over:
+		case <-time.After(r.config.RefreshWait):
+		case <-r.ctx.Done():
+		}
+		r.awaitPortalCopy()
+	}
+	if idx := r.index.Load(); idx != nil && idx.source == SourceRedis {
+		return r.ctx.Err() == nil // the Portal's flight goes on
+	}
+	return r.over(over)
 }
 
 // logPreload sums up what one attempt brought. Whoever waits for Preloaded has
@@ -74,49 +98,69 @@ func (r *Registry) usable() bool {
 	return len(idx.routes) == 0
 }
 
-// dueServices are the services of all routes that are due, those of refused
-// routes included. The preload asks while no route has a list, so it keeps
-// nobody waiting for a service he has no need of.
-func (r *Registry) dueServices() (due []*service) {
-	now := r.now()
-	for _, rt := range r.known().routes {
-		retry := r.takeRetry(rt)
-		for _, s := range rt.live.Load().services {
-			if retry && !s.failing() {
-				s.next.Store(0)
-			}
-			if s.due(now) {
-				due = append(due, s)
-			}
+func (r *Registry) allRoutes() []*route { return slices.Collect(maps.Values(r.known().routes)) }
+
+// dueServices are the services of the route that are due, those of a refused
+// route included.
+func (r *Registry) dueServices(rt *route) (due []*service) {
+	now, retry := r.now(), r.takeRetry(rt)
+	for _, s := range rt.live.Load().services {
+		if retry && !s.failing() {
+			s.next.Store(0)
+		}
+		if s.due(now) {
+			due = append(due, s)
 		}
 	}
 	return due
 }
 
-// loader fetches manifests that no request waits for, a bounded number at a
-// time. Its workers end when there is nothing left to fetch.
+// loader reads copies and fetches manifests that no request waits for, a bounded
+// number at a time. Its workers end when there is nothing left to do.
 type loader struct {
-	mu      sync.Mutex
-	queue   []*service
-	queued  map[*service]bool // in the queue or with a worker
-	workers int
-	idle    chan struct{} // closed when the last worker ends; nil = none ever ran
+	mu       sync.Mutex
+	copies   []*route // before all services: they are near, and make lists at once
+	services []*service
+	queued   map[any]bool // in a queue or with a worker
+	workers  int
+	idle     chan struct{} // closed when the last worker ends; nil = none ever ran
 }
 
-// add queues services that are not queued yet.
-func (l *loader) add(r *Registry, services []*service) {
+// add loads routes: of each its copy, if that is of use, and then its services
+// that are due.
+func (l *loader) add(r *Registry, routes []*route) {
+	var copies []*route
+	var services []*service
+	for _, rt := range routes {
+		if r.store != nil && rt.wantsCopy() {
+			copies = append(copies, rt)
+		} else {
+			services = append(services, r.dueServices(rt)...)
+		}
+	}
+	l.enqueue(r, copies, services)
+}
+
+// enqueue queues what is not queued yet.
+func (l *loader) enqueue(r *Registry, copies []*route, services []*service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queued == nil {
-		l.queued = make(map[*service]bool)
+		l.queued = make(map[any]bool)
+	}
+	for _, rt := range copies {
+		if !l.queued[rt] {
+			l.queued[rt] = true
+			l.copies = append(l.copies, rt)
+		}
 	}
 	for _, s := range services {
 		if !l.queued[s] {
 			l.queued[s] = true
-			l.queue = append(l.queue, s)
+			l.services = append(l.services, s)
 		}
 	}
-	for range min(len(l.queue), r.config.FetchConcurrency-l.workers) {
+	for range min(len(l.copies)+len(l.services), r.config.FetchConcurrency-l.workers) {
 		if !r.spawn(func() { l.work(r) }) {
 			return
 		}
@@ -140,27 +184,49 @@ func (l *loader) done() <-chan struct{} {
 }
 
 func (l *loader) work(r *Registry) {
-	for s := l.take(); s != nil; s = l.take() {
-		if f := r.joinDue(&s.origin); f != nil {
-			r.over(f.done)
+	for {
+		rt, s := l.take()
+		switch {
+		case rt != nil:
+			if f := r.joinRouteCopy(rt); f != nil {
+				r.over(f.done)
+			}
+			l.finished(rt)
+			l.enqueue(r, nil, r.dueServices(rt))
+		case s != nil:
+			if f := r.joinDue(&s.origin); f != nil {
+				r.over(f.done)
+			}
+			l.finished(s)
+		default:
+			return
 		}
-		l.mu.Lock()
-		delete(l.queued, s)
-		l.mu.Unlock()
 	}
 }
 
-// take returns the next service; nil ends the worker.
-func (l *loader) take() *service {
+func (l *loader) finished(item any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) > 0 {
-		s := l.queue[0]
-		l.queue = l.queue[1:]
-		return s
+	delete(l.queued, item)
+}
+
+// take returns a route whose copy is to be read or a service to fetch; neither
+// ends the worker.
+func (l *loader) take() (*route, *service) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.copies) > 0 {
+		rt := l.copies[0]
+		l.copies = l.copies[1:]
+		return rt, nil
+	}
+	if len(l.services) > 0 {
+		s := l.services[0]
+		l.services = l.services[1:]
+		return nil, s
 	}
 	if l.workers--; l.workers == 0 {
 		close(l.idle)
 	}
-	return nil
+	return nil, nil
 }

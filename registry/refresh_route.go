@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,8 +16,10 @@ type route struct {
 	key  RouteKey
 	live atomic.Pointer[live]
 
+	listed  chan struct{} // closed when the route gets its first list
 	missAt  time.Duration // when an unknown tool may cause a check again; under Registry.mu
 	retryAt atomic.Int64  // when a refused merge may cause a check again, in Registry time
+	copied  copyReader
 
 	unsettled atomic.Bool // some alarm below is flapping: settle may have something to tell
 
@@ -31,6 +34,10 @@ type route struct {
 	refusal  alarm        // the newest manifests are not in use, as the log tells it
 	invalid  alarm        // the newest declaration is not, likewise
 	lines    budget       // of further changes that are told
+
+	// stored is what the route goes by of its copy: manifests as it used them in
+	// an earlier process, less those that the origin has replaced.
+	stored map[ServiceKey]*Manifest
 }
 
 // live is what requests see of a route at one moment. It is immutable.
@@ -41,7 +48,7 @@ type live struct {
 }
 
 func newRoute(key RouteKey) *route {
-	rt := &route{key: key}
+	rt := &route{key: key, listed: make(chan struct{})}
 	rt.live.Store(&live{})
 	return rt
 }
@@ -93,6 +100,7 @@ func (r *Registry) redeclare(rt *route, declared []Service, services []*service)
 		}
 	}
 	r.rebuildLocked(rt)
+	r.keeper.changed(r, routeCopyKey(rt.key))
 }
 
 // retire ends a route that is no longer declared.
@@ -106,6 +114,7 @@ func (r *Registry) retire(rt *route) {
 	}
 	r.log.LogAttrs(r.ctx, level, "route removed", slog.String("route", string(rt.key)))
 	r.notices.add(r, rt.key, nil)
+	r.keeper.changed(r, routeCopyKey(rt.key))
 }
 
 // rebuild merges a route anew and publishes what came out. A route that is in
@@ -137,7 +146,12 @@ func (r *Registry) rebuildLocked(rt *route) {
 	r.logOutcome(rt, out, omitted)
 	out.tools = nil
 	rt.outcome, rt.omitted = out, omitted
+	rt.dropStored()
 	rt.live.Store(&live{snapshot: snapshot, services: on, why: why})
+	if before == nil && snapshot != nil {
+		close(rt.listed)
+		r.keeper.changed(r, routeCopyKey(rt.key))
+	}
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
 		r.logList(rt, snapshot, before == nil)
 		r.notices.add(r, rt.key, snapshot)
@@ -164,7 +178,7 @@ func (r *Registry) parts(rt *route) (parts []part, omitted []ServiceKey, on []*s
 		}
 		s := rt.services[i]
 		on = append(on, s)
-		p := part{service: declared, siblings: siblings(rt.declared, i), newest: s.newest(), previous: rt.outcome.used[declared.Key]}
+		p := part{service: declared, siblings: siblings(rt.declared, i), newest: rt.newest(s), previous: rt.served(declared.Key)}
 		if p.newest == nil {
 			// At a new address the service keeps what it served here before, until
 			// the address answers.
@@ -180,6 +194,34 @@ func (r *Registry) parts(rt *route) (parts []part, omitted []ServiceKey, on []*s
 		return missing, nil, on // without all of them there is no list to leave them out of
 	}
 	return parts, omitted, on
+}
+
+// newest is the manifest to serve of a service: the last-good, else the copy's,
+// else the file's; nil when there is none.
+func (rt *route) newest(s *service) *Manifest {
+	return cmp.Or(s.good.Load(), rt.stored[s.key], s.file())
+}
+
+// served is the manifest the route serves of a service, or served in an earlier
+// process; nil when there is none.
+func (rt *route) served(key ServiceKey) *Manifest {
+	return cmp.Or(rt.outcome.used[key], rt.stored[key])
+}
+
+// dropStored forgets of the copy what is served from the origin now, and what
+// is not declared any more.
+func (rt *route) dropStored() {
+	if len(rt.stored) == 0 {
+		return
+	}
+	kept := make(map[ServiceKey]*Manifest)
+	for i, d := range rt.declared {
+		m := rt.stored[d.Key]
+		if good := rt.services[i].good.Load(); m != nil && (good == nil || rt.outcome.used[d.Key] != good) {
+			kept[d.Key] = m
+		}
+	}
+	rt.stored = kept
 }
 
 // siblings are the name prefixes of the services besides the i-th. One that is

@@ -290,6 +290,7 @@ func TestNewRouteHasNoListBeforeItIsDeclared(t *testing.T) {
 		})
 		w.declare(map[string][]svc{"annex": {beta}, "lab": {alpha, gamma}, "plant": {alpha, beta}})
 		w.put(alpha.url(), after(500*time.Millisecond, says(manifestOf("alpha", "a.two"))))
+		w.put(beta.url(), after(1500*time.Millisecond, says(manifestOf("beta", "b.one")))) // not while annex is locked
 		w.at(300)
 		go func() { _, _ = r.Snapshot(t.Context(), "plant") }()
 		w.at(300.9)

@@ -2,14 +2,12 @@ package registry
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"tollgate/jsonwire"
 )
 
 // recheckInterval is the least time between two checks of one service caused by
@@ -42,6 +40,9 @@ type service struct {
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 	remarks   remarks       // on its manifests; of the flight alone
+
+	parsing  sync.Mutex // held while a manifest is read
+	readings []reading  // of manifests that came from somewhere; under parsing
 }
 
 func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
@@ -52,13 +53,10 @@ func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 	return s
 }
 
-// newest is the manifest to serve: the last-good, or the file while attempts to
-// fetch one were in vain. An empty answer that is not confirmed does not end
-// that: the file's tools are what it would replace.
-func (s *service) newest() *Manifest {
-	if m := s.good.Load(); m != nil {
-		return m
-	}
+// file is the manifest of the fallback file, while attempts to fetch one are in
+// vain; else nil. An empty answer that is not confirmed does not end that: the
+// file's tools are what it would replace.
+func (s *service) file() *Manifest {
 	if s.fallback != nil && s.triedInVain() {
 		return s.fallback
 	}
@@ -73,12 +71,8 @@ func (r *Registry) checkService(ctx context.Context, s *service) (result CheckRe
 	doc, failure := r.fetch.get(ctx, target{
 		url: s.url, maxBytes: r.config.Manifest.MaxBytes, etag: s.known.Load().etagOf(m),
 	})
-	// The same bytes make the same manifest, and an origin that answers 304 says
-	// so without sending them. Nearly all refreshes bring one or the other, and
-	// compiling every schema anew would be their whole cost.
-	if failure == nil && !doc.notModified && (m == nil || !bytes.Equal(m.Raw, jsonwire.TrimBOM(doc.data))) {
-		m, findings = ParseManifest(doc.data, r.manifestRules(s.key))
-		if m == nil {
+	if failure == nil && !doc.notModified {
+		if m, findings = r.parse(s, doc.data); m == nil {
 			failure = invalid(InvalidManifest, findings)
 		}
 	}
@@ -114,7 +108,7 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) CheckResult {
 	now := r.now()
 	next := now + r.config.Manifest.RefreshTTL
-	if before := cmp.Or(s.newest(), s.replaces); len(m.Tools) == 0 && before != nil && len(before.Tools) > 0 {
+	if len(m.Tools) == 0 && r.losesTools(s) {
 		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
 			r.succeeded(&s.origin, min(next, recheck))
 			return CheckUnconfirmed
@@ -126,7 +120,9 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		s.revision.Store(&m.Revision)
 		result = CheckUnchanged
 	}
-	if before := s.good.Load(); before == nil || before.Hash != m.Hash {
+	before := s.good.Load()
+	changed := before == nil || before.Hash != m.Hash
+	if changed {
 		result = CheckChanged
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
@@ -140,6 +136,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
+	r.keepUsers(s, changed)
 	return result
 }
 

@@ -66,6 +66,9 @@ type Options struct {
 	// Routes are the static routes that stand in for a Portal.
 	Routes []Route
 
+	// Store keeps last-good copies beyond the life of the process. Default: none.
+	Store Store
+
 	// Transport sends the fetches. It follows no redirects and guards addresses;
 	// required.
 	Transport http.RoundTripper
@@ -74,7 +77,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// OnlyRoute keeps just this route of what is declared; no other route's
-	// services are fetched. Default "": all routes.
+	// services are fetched, and no other's copy is touched, the Portal's neither.
+	// Default "": all routes.
 	OnlyRoute RouteKey
 
 	// OnCheck is told of every finished check of the Portal and of a manifest, in
@@ -95,6 +99,7 @@ type Registry struct {
 	only      RouteKey
 	fallbacks map[serviceID]*Manifest
 	fetch     fetcher
+	store     Store // nil: none
 	log       *slog.Logger
 	onCheck   func(Check) // nil: nobody wants to know
 	born      time.Time   // zero of Registry times
@@ -102,7 +107,9 @@ type Registry struct {
 	portal    *portal // nil: routes are static
 	removals  budget  // of removed routes that are told; of the Portal's flight
 	index     atomic.Pointer[index]
+	indexed   chan struct{} // closed when there is an index
 	loader    loader
+	keeper    keeper
 	notices   notices
 	watches   watches
 	preloaded chan struct{}
@@ -132,9 +139,11 @@ func New(o Options) (*Registry, error) {
 		only:      o.OnlyRoute,
 		fallbacks: make(map[serviceID]*Manifest),
 		fetch:     fetcher{o.Transport, o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout},
+		store:     o.Store,
 		log:       o.Logger,
 		onCheck:   o.OnCheck,
 		born:      time.Now(),
+		indexed:   make(chan struct{}),
 		preloaded: make(chan struct{}),
 	}
 	if r.log == nil {
@@ -251,7 +260,7 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 // It is called once.
 func (r *Registry) Start() {
 	if r.portal == nil {
-		r.apply(&Declaration{Routes: r.static})
+		r.apply(&Declaration{Routes: r.static}, SourceOrigin)
 	}
 	r.spawn(r.preload)
 }

@@ -23,6 +23,7 @@ type Source string
 const (
 	SourceOrigin Source = "origin" // the last fetch
 	SourceMemory Source = "memory" // an earlier fetch of this process
+	SourceRedis  Source = "redis"  // a copy in the Store, of an earlier fetch by any process
 	SourceFile   Source = "file"   // fallbackManifestFile
 )
 
@@ -37,8 +38,9 @@ type Status struct {
 // OriginStatus is the record of the Portal or of a service's manifest.
 type OriginStatus struct {
 	Condition           Condition    `json:"status"`
-	LastSuccessAt       *time.Time   `json:"lastSuccessAt"` // nil: never
-	LastAttemptAt       *time.Time   `json:"lastAttemptAt"` // nil: never
+	Source              Source       `json:"source,omitempty"` // of the Portal's answer in use; "" = none, and of services
+	LastSuccessAt       *time.Time   `json:"lastSuccessAt"`    // nil: never
+	LastAttemptAt       *time.Time   `json:"lastAttemptAt"`    // nil: never
 	ConsecutiveFailures int          `json:"consecutiveFailures"`
 	LastFailureReason   *FailureKind `json:"lastFailureReason"` // nil: the last fetch succeeded
 
@@ -76,7 +78,11 @@ func (r *Registry) Status() Status {
 	st := Status{Revision: idx.revision, Routes: make([]RouteStatus, 0, len(idx.routes))}
 	if r.portal != nil {
 		portal := originStatus(r.portal.recorded())
-		portal.Condition = condition(portal, r.index.Load() != nil)
+		portal.Condition = condition(portal, idx.source != "")
+		portal.Source = idx.source
+		if portal.Failure != nil && idx.source == SourceOrigin {
+			portal.Source = SourceMemory
+		}
 		st.Portal = &portal
 	}
 	for _, rt := range idx.routes {
@@ -185,6 +191,8 @@ func (rt *route) bundle(declared Service, s *service) BundleStatus {
 	switch {
 	case used != nil && used == s.fallback:
 		b.Condition, b.Source, b.Revision = Fallback, SourceFile, used.Revision
+	case used != nil && used != good && used == rt.stored[declared.Key]:
+		b.Source, b.Revision = SourceRedis, used.Revision
 	case used != nil && used != good:
 		b.Source, b.Revision = SourceMemory, used.Revision
 	case good != nil:

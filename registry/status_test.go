@@ -26,6 +26,7 @@ func TestStatusAsJSON(t *testing.T) {
   "registryRevision": "7",
   "portal": {
     "status": "healthy",
+    "source": "origin",
     "lastSuccessAt": "2000-01-01T00:05:00Z",
     "lastAttemptAt": "2000-01-01T00:05:00Z",
     "consecutiveFailures": 0,

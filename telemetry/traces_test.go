@@ -3,10 +3,13 @@ package telemetry
 import (
 	"compress/gzip"
 	"context"
+	"encoding/pem"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,11 +142,18 @@ func TestCloseSendsWhatIsLeft(t *testing.T) {
 // What other programs on a machine are told by these variables must not turn up
 // in the gateway, credentials least of all.
 func TestTheSDKsOwnVariablesAreIgnored(t *testing.T) {
+	tls := httptest.NewTLSServer(nil)
+	defer tls.Close()
+	authorities := filepath.Join(t.TempDir(), "ca.pem")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})
+	if err := os.WriteFile(authorities, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, value := range map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1/x",
 		"OTEL_EXPORTER_OTLP_HEADERS": "authorization=sentinel,broken", "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-key=sentinel",
 		"OTEL_EXPORTER_OTLP_COMPRESSION": "none", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
-		"OTEL_EXPORTER_OTLP_INSECURE": "false", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere", "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/nowhere",
+		"OTEL_EXPORTER_OTLP_INSECURE": "false", "OTEL_EXPORTER_OTLP_CERTIFICATE": authorities, "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/nowhere",
 		"OTEL_TRACES_SAMPLER": "always_off", "OTEL_BSP_MAX_QUEUE_SIZE": "1", "OTEL_BSP_SCHEDULE_DELAY": "sentinel",
 		"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "0", "OTEL_SERVICE_NAME": "sentinel", "OTEL_SDK_DISABLED": "true",
 		"OTEL_RESOURCE_ATTRIBUTES": "service.version=sentinel,k8s.pod.name=pod-1",

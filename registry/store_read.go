@@ -1,0 +1,301 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"tollgate/jsonwire"
+)
+
+// survive runs f, in which a panic is logged and goes no further; what says
+// whose it was. It reports whether f came to its end.
+func (r *Registry) survive(what string, f func()) (whole bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.LogAttrs(r.ctx, r.keeper.panicLevel(r.now()), "panic in the registry", slog.String("at", what),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	f()
+	return true
+}
+
+// readCopy gets a value from the Store. It is nil when there is none, or one
+// that is larger than it can be: that is told of like other defects.
+func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte, error) {
+	value, err := r.store.Get(ctx, key, limit)
+	if oversize, ok := errors.AsType[interface {
+		error
+		TooLarge() bool
+	}](err); ok && oversize.TooLarge() {
+		r.noteDefect(key, tooLarge)
+		return nil, nil
+	}
+	if err != nil {
+		r.log.LogAttrs(ctx, slog.LevelDebug, "registry copy was not read", slog.String("key", key), slog.String("detail", err.Error()))
+		return nil, err
+	}
+	return value, nil
+}
+
+// noteDefect warns of a value that cannot be used, once for each state of it.
+func (r *Registry) noteDefect(key string, why defect) {
+	if r.keeper.defective(key, why) {
+		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing",
+			slog.String("key", key), slog.String("kind", string(why)))
+	}
+}
+
+// readPortalCopy reads the copy of the Portal. It is nil when there is none that
+// can be used; an error means that nobody knows.
+func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
+	value, err := r.readCopy(ctx, portalCopyKey, r.portalCopyLimit())
+	if value == nil || err != nil {
+		return nil, err
+	}
+	p, why := decodePortalCopy(value)
+	r.noteDefect(portalCopyKey, why)
+	if why != sound {
+		return nil, nil
+	}
+	r.keeper.knows(portalCopyKey, hashOf(value), r.now())
+	return &p, nil
+}
+
+// copyReader is the reading of one copy over time.
+type copyReader struct {
+	flight atomic.Pointer[flight] // under way; nil = none. Set under Registry.mu
+	next   atomic.Int64           // not before this Registry time
+}
+
+// joinCopy returns the reading that is under way or, if it is wanted and the
+// retry clock allows it, a new one by read; nil when there is nothing to wait
+// for. Like every flight it belongs to nobody who waits for it.
+func (r *Registry) joinCopy(c *copyReader, wanted func() bool, read func()) *flight {
+	due := func() bool { return r.store != nil && r.now() >= time.Duration(c.next.Load()) && wanted() }
+	if c.flight.Load() == nil && !due() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := c.flight.Load(); f != nil {
+		return f
+	}
+	if !due() {
+		return nil
+	}
+	f := &flight{began: r.now(), done: make(chan struct{}), copy: true}
+	c.flight.Store(f)
+	fly := func() {
+		defer close(f.done)
+		defer c.flight.Store(nil)
+		r.survive("the reading of a copy", read)
+		c.next.Store(int64(r.now() + r.config.RetryInterval))
+	}
+	if !r.spawnLocked(fly) {
+		c.flight.Store(nil)
+		return nil
+	}
+	return f
+}
+
+// joinPortalCopy is joinCopy for the Portal's copy, which is of use while no
+// answer or copy is in force.
+func (r *Registry) joinPortalCopy() *flight {
+	if r.portal == nil {
+		return nil
+	}
+	return r.joinCopy(&r.portal.copied, func() bool { return r.index.Load() == nil }, r.warmPortal)
+}
+
+// awaitPortalCopy reads the Portal's copy if it is of use, and reports whether it
+// came into force.
+func (r *Registry) awaitPortalCopy() bool {
+	f := r.joinPortalCopy()
+	return f != nil && r.over(f.done) && r.index.Load() != nil
+}
+
+// joinRouteCopy is joinCopy for the copy of a route.
+func (r *Registry) joinRouteCopy(rt *route) *flight {
+	return r.joinCopy(&rt.copied, rt.wantsCopy, func() { r.warmRoute(rt) })
+}
+
+// wantsCopy reports whether the route's copy is of use: while it has no list.
+func (rt *route) wantsCopy() bool {
+	l := rt.live.Load()
+	return l.snapshot == nil && len(l.services) > 0
+}
+
+// warmPortal puts the Portal's copy into force while nothing else is.
+func (r *Registry) warmPortal() {
+	p, _ := r.readPortalCopy(r.ctx)
+	if p == nil {
+		return
+	}
+	r.portal.applying.Lock()
+	defer r.portal.applying.Unlock()
+	if r.index.Load() == nil { // the Portal may have answered meanwhile
+		r.apply(p.declaration(), SourceRedis)
+		r.log.LogAttrs(r.ctx, slog.LevelInfo, "routes are those of the last-good copy until the Portal answers", slog.Int("routes", len(p.Routes)))
+	}
+}
+
+// warmRoute reads the route's copy and makes what can be made of it.
+func (r *Registry) warmRoute(rt *route) {
+	declared, services := rt.declaration()
+	copies, err := r.readRouteCopy(r.ctx, rt.key, declared, services)
+	if err != nil || copies == nil {
+		return
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.gone {
+		return
+	}
+	for i, d := range rt.declared {
+		// What the route has from the origin already stays. That of a former
+		// address counts, too.
+		used := rt.outcome.used[d.Key]
+		if m := copies[d.Key]; m != nil && (used == nil || used == rt.services[i].fallback) {
+			if rt.stored == nil {
+				rt.stored = make(map[ServiceKey]*Manifest)
+			}
+			rt.stored[d.Key] = m
+		}
+	}
+	r.rebuildLocked(rt)
+}
+
+// declaration returns the route's last-good one. Nobody changes the slices.
+func (rt *route) declaration() ([]Service, []*service) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.declared, rt.services
+}
+
+// readRouteCopy reads the manifests of a route's enabled services from its copy.
+// They are nil when there is no copy that can be used as a whole; an error means
+// that nobody knows.
+func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
+	key := routeCopyKey(route)
+	value, err := r.readCopy(ctx, key, r.routeCopyLimit(len(declared)))
+	if value == nil || err != nil {
+		return nil, err
+	}
+	now := r.now()
+	entries, why := decodeRouteCopy(value)
+	copies := make(map[ServiceKey]*Manifest, len(entries))
+	for i := 0; i < len(declared) && why == sound; i++ {
+		if !declared[i].Enabled {
+			continue
+		}
+		if raw := rawOf(entries, declared[i].Key); raw != nil {
+			copies[declared[i].Key], why = r.checkCopy(services[i], raw, declared, i)
+		}
+	}
+	r.noteDefect(key, why)
+	if why != sound {
+		return nil, nil
+	}
+	if len(copies) == len(entries) {
+		r.keeper.knows(key, contentOf(viewOf(declared, copies)), now)
+	}
+	return copies, nil
+}
+
+func rawOf(entries []manifestCopy, key ServiceKey) []byte {
+	for _, e := range entries {
+		if e.Key == key {
+			return e.Raw
+		}
+	}
+	return nil
+}
+
+// checkCopy reads a copied manifest as if the i-th service of a route had sent
+// it. The route may be declared otherwise than when the copy was made, so that
+// it need not fit any more.
+func (r *Registry) checkCopy(s *service, raw []byte, declared []Service, i int) (*Manifest, defect) {
+	m, _ := r.parse(s, raw)
+	switch {
+	case m == nil:
+		return nil, badManifest
+	case len(checkPrefix(m, declared[i].NamePrefix)) > 0 || len(checkSiblings(m, siblings(declared, i))) > 0:
+		return nil, badDeclaration
+	}
+	return m, sound
+}
+
+// reading is a manifest of a service that somebody may still use, with what its
+// validator had to say.
+type reading struct {
+	manifest weak.Pointer[Manifest]
+	findings []Finding
+}
+
+// parse reads a manifest of s. The same document makes the same manifest,
+// whether it comes from the origin or from the copies of a thousand routes:
+// nearly all refreshes bring the document that was there before, and compiling
+// every schema anew would be their whole cost.
+func (r *Registry) parse(s *service, data []byte) (*Manifest, []Finding) {
+	if m := s.good.Load(); m != nil && sameDocument(m, data) {
+		return m, nil
+	}
+	s.parsing.Lock() // of many that bring one document, one reads it
+	defer s.parsing.Unlock()
+	s.readings = slices.DeleteFunc(s.readings, func(known reading) bool { return known.manifest.Value() == nil })
+	for _, known := range s.readings {
+		if m := known.manifest.Value(); m != nil && sameDocument(m, data) {
+			return m, known.findings
+		}
+	}
+	m, findings := ParseManifest(data, r.manifestRules(s.key))
+	if m != nil {
+		s.readings = append(s.readings, reading{weak.Make(m), findings})
+	}
+	return m, findings
+}
+
+// sameDocument reports whether data is the document m was read from. White space
+// around it does not count: copies are kept without.
+func sameDocument(m *Manifest, data []byte) bool {
+	return bytes.Equal(trimSpace(m.Raw), trimSpace(jsonwire.TrimBOM(data)))
+}
+
+func trimSpace(data []byte) []byte { return bytes.Trim(data, " \t\r\n") }
+
+// losesTools reports whether an answer of s without tools would replace one that
+// has some, wherever that came from.
+func (r *Registry) losesTools(s *service) bool {
+	if m := s.good.Load(); m != nil {
+		return len(m.Tools) > 0
+	}
+	for _, m := range []*Manifest{s.file(), s.replaces} {
+		if m != nil && len(m.Tools) > 0 {
+			return true
+		}
+	}
+	for _, rt := range r.users(s) {
+		if f := r.joinRouteCopy(rt); f != nil {
+			r.over(f.done) // bounded by the Store
+		}
+		if m := rt.copyOf(s.key); m != nil && len(m.Tools) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// copyOf is the manifest of a service in the copy that the route goes by, or nil.
+func (rt *route) copyOf(key ServiceKey) *Manifest {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.stored[key]
+}
