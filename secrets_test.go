@@ -71,10 +71,10 @@ func TestNoSecretGetsOutWhileNothingCanBeReached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config, env := w.config(t, "http://127.0.0.1:1", redisURL)
 			g := serve(t, command{args: []string{"--config", config, "--log-level", "debug", "--pprof"}, env: env})
-			g.stderr.await(t, g.exited, redisAway)
 			a := g.modern(t, "claims", "tools/list", "", "")
 			w.secrets.search(t, "the list", inAnswer, fmt.Sprint(a.header)+a.body)
 			w.searchViews(t, g)
+			g.stderr.await(t, g.exited, redisAway)
 			g.stderr.await(t, g.exited, "traces cannot be delivered")
 			g.signal(t, syscall.SIGQUIT)
 			g.wait(t)

@@ -261,6 +261,7 @@ func (w *talkativeWorld) config(t *testing.T, origin, redisURL string) (path str
 	path = filepath.Join(t.TempDir(), "tollgate.yaml")
 	writeFile(t, path, `
 shutdown: {delay: 0s}
+redis: {url: "${REDIS_URL}"}
 telemetry: {otlpEndpoint: "${OTLP_URL}"}
 upstream: {passAuthorization: true, maxResponseBytes: 4096}
 registry:
