@@ -16,6 +16,10 @@ demo:
 test:
     go test ./...
 
+# calls around a Redis that stands still for a minute, with their latencies
+freeze:
+    go test -count=1 -v -run '^TestCallsDoNotNoticeAFrozenRedis$' . -freeze=60s
+
 # everything CI runs
 ci:
     bash .ci/run

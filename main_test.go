@@ -105,17 +105,20 @@ type gateway struct {
 	exited   chan struct{}
 }
 
+// loadedLine is in the log once the gateway has tried to load its routes.
+const loadedLine = `"msg":"first load is over"`
+
 // serve starts "tollgate serve" on free ports and waits until it has tried to
 // load its routes. The test's end kills it if it still runs.
-func serve(t *testing.T, c command) *gateway {
+func serve(t testing.TB, c command) *gateway {
 	t.Helper()
 	g := start(t, c)
-	g.stderr.await(t, g.exited, `"msg":"first load is over"`)
+	g.stderr.await(t, g.exited, loadedLine)
 	return g
 }
 
 // start is serve that waits for the listeners only.
-func start(t *testing.T, c command) *gateway {
+func start(t testing.TB, c command) *gateway {
 	t.Helper()
 	c.args = append([]string{"serve", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"}, c.args...)
 	g := spawn(t, c)
@@ -126,7 +129,7 @@ func start(t *testing.T, c command) *gateway {
 
 // spawn starts a process that serves, with the command's arguments alone, and
 // waits for nothing.
-func spawn(t *testing.T, c command) *gateway {
+func spawn(t testing.TB, c command) *gateway {
 	t.Helper()
 	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
 	g.cmd.Stdout, g.cmd.Stderr = g.stdout, g.stderr
@@ -151,7 +154,7 @@ func spawn(t *testing.T, c command) *gateway {
 }
 
 // address is the URL of a listener, from the line of the log that tells of it.
-func (g *gateway) address(t *testing.T, message string) string {
+func (g *gateway) address(t testing.TB, message string) string {
 	t.Helper()
 	line := g.stderr.await(t, g.exited, `"msg":"`+message+`"`)
 	var entry struct{ Address string }
@@ -162,7 +165,7 @@ func (g *gateway) address(t *testing.T, message string) string {
 }
 
 // signal sends s to the process.
-func (g *gateway) signal(t *testing.T, s syscall.Signal) {
+func (g *gateway) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := g.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -170,7 +173,7 @@ func (g *gateway) signal(t *testing.T, s syscall.Signal) {
 }
 
 // wait returns the exit code once the process has ended.
-func (g *gateway) wait(t *testing.T) int {
+func (g *gateway) wait(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-g.exited:
@@ -213,7 +216,13 @@ func (tr *transcript) text() string {
 
 // await returns the first complete line that contains part. ended says that the
 // process writes no more.
-func (tr *transcript) await(t *testing.T, ended <-chan struct{}, part string) string {
+func (tr *transcript) await(t testing.TB, ended <-chan struct{}, part string) string {
+	t.Helper()
+	return tr.awaitFor(t, ended, part, patience)
+}
+
+// awaitFor is await for what may take longer than anything else.
+func (tr *transcript) awaitFor(t testing.TB, ended <-chan struct{}, part string, patience time.Duration) string {
 	t.Helper()
 	timeout := time.After(patience)
 	for over := false; ; {
@@ -257,7 +266,7 @@ type answer struct {
 
 // management sends one request to the management listener. A header is given as
 // name, value, …; a body of a POST as the pair "body", text.
-func (g *gateway) management(t *testing.T, method, path string, header ...string) answer {
+func (g *gateway) management(t testing.TB, method, path string, header ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -288,7 +297,7 @@ func (g *gateway) management(t *testing.T, method, path string, header ...string
 }
 
 // post sends one request body to a route of the gateway.
-func (g *gateway) post(t *testing.T, route, body string, header ...string) answer {
+func (g *gateway) post(t testing.TB, route, body string, header ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -317,7 +326,7 @@ func (g *gateway) post(t *testing.T, route, body string, header ...string) answe
 
 // modern sends one request of protocol 2026-07-28. params is a JSON object's
 // inside, without _meta.
-func (g *gateway) modern(t *testing.T, route, method, name, params string, header ...string) answer {
+func (g *gateway) modern(t testing.TB, route, method, name, params string, header ...string) answer {
 	t.Helper()
 	if params != "" {
 		params += ","

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -92,7 +93,7 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 	if err != nil {
 		return &Tracing{}, err
 	}
-	t := &Tracing{exporter: &exporter{SpanExporter: otlp, log: log}, transport: transport}
+	t := &Tracing{exporter: &exporter{SpanExporter: otlp, target: target, log: log}, transport: transport}
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(t.exporter,
 			sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch),
@@ -159,7 +160,8 @@ func (t *Tracing) Close(ctx context.Context) {
 // is over. Batches of an outage are lost.
 type exporter struct {
 	sdktrace.SpanExporter
-	log *slog.Logger
+	target *url.URL
+	log    *slog.Logger
 
 	mu   sync.Mutex
 	down bool
@@ -175,12 +177,21 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	case err == nil && e.down:
 		e.log.Info("traces are delivered again")
 	case err != nil && !e.down:
-		e.log.Warn("traces cannot be delivered; they are dropped until the collector takes them again", slog.Any("error", err))
+		e.log.Warn("traces cannot be delivered; they are dropped until the collector takes them again", slog.String("error", e.text(err)))
 	case err != nil:
-		e.log.Debug("traces were dropped", slog.Int("spans", len(spans)), slog.Any("error", err))
+		e.log.Debug("traces were dropped", slog.Int("spans", len(spans)), slog.String("error", e.text(err)))
 	}
 	e.down = err != nil
 	return nil
+}
+
+// text is err without the path of the collector's address, which is where some
+// want a token. The SDK and net/http spell it differently.
+func (e *exporter) text(err error) string {
+	if e.target.Path == tracesPath {
+		return err.Error()
+	}
+	return strings.NewReplacer(e.target.EscapedPath(), "/…", e.target.Path, "/…").Replace(err.Error())
 }
 
 // wordless puts the status in the place of the body of an answer that is an
