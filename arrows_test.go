@@ -92,6 +92,7 @@ var outside = map[string]struct {
 	"github.com/dlclark/regexp2/v2":            {[]string{"registry/schema"}, "a backtracking pattern engine is safe only behind a time bound"},
 	"github.com/redis/go-redis/v9":             {[]string{"redisconn"}, "time-outs, breaker and the care for secrets in errors stand in one place"},
 	"github.com/prometheus/client_golang":      {[]string{"telemetry"}, "metrics have their names and labels in one place"},
+	"go.opentelemetry.io/otel":                 {[]string{"server", "server/upstream", "telemetry"}, "spans begin where a request comes in and where it goes out, and nowhere else"},
 	"go.opentelemetry.io/otel/sdk":             {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
 	"go.opentelemetry.io/otel/exporters":       {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
 	"github.com/mark3labs/mcp-go":              {nil, "a client nobody here wrote serves tests only"},

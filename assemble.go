@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"net/url"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"tollgate/config"
 	"tollgate/fixtures"
+	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server"
+	"tollgate/server/management"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 )
 
 // parts are a gateway without a door: what every command that serves or calls
@@ -19,9 +24,12 @@ type parts struct {
 	config   *config.Config
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
+	redis    *redisconn.Conn // nil without redis.url
 	registry *registry.Registry
 	server   *server.Server
 	draining atomic.Bool // set when serve begins to leave
+	metrics  *telemetry.Metrics
+	tracing  *telemetry.Tracing
 }
 
 // load reads the configuration file, if there is one, and makes sure that
@@ -54,7 +62,7 @@ func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 			return nil, err
 		}
 	}
-	p.registry.OnChange(p.server.RouteChanged)
+	p.registry.OnChange(p.routeChanged)
 	p.registry.Start()
 	return p, nil
 }
@@ -85,8 +93,17 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	}
 	c := p.config
 	version, _ := build()
-	if p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log}); err != nil {
+	if err = p.observe(log); err != nil {
 		return err
+	}
+	p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log, Tracer: p.tracing.Tracer()})
+	if err != nil {
+		return err
+	}
+	if c.Redis.URL != "" {
+		if p.redis, err = redisconn.Open(redisconn.Options{Config: c.Redis, Logger: log}); err != nil {
+			return err
+		}
 	}
 	p.registry, err = registry.New(registry.Options{
 		Config:    c.Registry.Config,
@@ -94,6 +111,7 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 		OnlyRoute: only,
 		Transport: p.upstream.Transport(p.portalHost()...),
 		Logger:    log,
+		OnCheck:   p.metrics.Checked,
 	})
 	if err != nil {
 		return err
@@ -107,8 +125,35 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
 		Drain:           c.Transport.Shutdown.Drain,
 		Logger:          log,
+		Observer:        p.metrics,
+		Tracer:          p.tracing.Tracer(),
 	})
 	return err
+}
+
+// observe makes what hears of everything the other parts do.
+func (p *parts) observe(log *slog.Logger) (err error) {
+	version, commit := build()
+	p.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
+		Version:  version,
+		Commit:   commit,
+		Status:   func() registry.Status { return p.registry.Status() },
+		Ready:    func() bool { return management.Ready(p.registry, p.draining.Load()).Status == management.Up },
+		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
+	})
+	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{
+		Config: p.config.Telemetry, Service: p.config.Identity, Version: version, Logger: log,
+	})
+	return err
+}
+
+// routeChanged tells who keeps something of a route that it has a new list, nil
+// when it is gone.
+func (p *parts) routeChanged(key registry.RouteKey, snapshot *registry.Snapshot) {
+	p.server.RouteChanged(key, snapshot)
+	if snapshot == nil {
+		p.metrics.ForgetRoute(key)
+	}
 }
 
 // useDemo makes the demo the Portal. A list of allowed hosts in the
@@ -130,15 +175,26 @@ func (p *parts) portalHost() []string {
 	return []string{u.Hostname()}
 }
 
+// flushTraces bounds how long the last traces may take to be sent.
+const flushTraces = 3 * time.Second
+
 // close ends what runs in the background and waits for it.
 func (p *parts) close() {
 	if p.registry != nil {
 		p.registry.Close()
+	}
+	if p.redis != nil {
+		p.redis.Close()
 	}
 	if p.upstream != nil {
 		p.upstream.Close()
 	}
 	if p.demo != nil {
 		p.demo.Close()
+	}
+	if p.tracing != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTraces)
+		defer cancel()
+		p.tracing.Close(ctx)
 	}
 }

@@ -53,8 +53,15 @@ func newBenchService(b *testing.B) (addr string) {
 }
 
 // startBenchStack is the whole gateway in front of Tool Services: what serve
-// runs, logging included.
+// runs, logging and metrics included.
 func startBenchStack(b *testing.B, services ...string) *stack {
+	b.Helper()
+	return startStack(b, benchConfig(b, "", services...), slog.New(slog.NewJSONHandler(io.Discard, nil)))
+}
+
+// benchConfig is the configuration of a gateway in front of Tool Services, with
+// further sections.
+func benchConfig(b *testing.B, sections string, services ...string) source {
 	b.Helper()
 	var lines []string
 	for i, addr := range services {
@@ -64,8 +71,7 @@ func startBenchStack(b *testing.B, services ...string) *stack {
 		}
 		lines = append(lines, fmt.Sprintf("{id: %s, manifestUrl: %q, baseEndpoint: %q}", id, "http://"+addr+"/manifest", "http://"+addr+"/run"))
 	}
-	config := configSource(b, "registry: {routes: {bench: ["+strings.Join(lines, ", ")+"]}}")
-	return startStack(b, config, slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	return configSource(b, "registry: {routes: {bench: ["+strings.Join(lines, ", ")+"]}}\n"+sections)
 }
 
 // newClient is an HTTP client that keeps as many connections as the gateway
@@ -163,6 +169,9 @@ func sdkHandler(server *mcp.Server) http.Handler {
 func BenchmarkCall(b *testing.B) {
 	service := newBenchService(b)
 	gateway := startBenchStack(b, service).addr
+	collector := serveHTTP(b, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
+	traced := startStack(b, benchConfig(b, fmt.Sprintf("telemetry: {otlpEndpoint: %q}", collector), service),
+		slog.New(slog.NewJSONHandler(io.Discard, nil))).addr
 	plain, sdk := serveHTTP(b, plainForwarder(service)), serveHTTP(b, bareSDK(service))
 	const part = "ALD.GT1.BEARING1.TEMP"
 	message := func(d door, addr, target string) []byte {
@@ -180,6 +189,7 @@ func BenchmarkCall(b *testing.B) {
 		{"sdk/legacy", sdk, message(legacy, sdk, "/")},
 		{"tollgate/modern", gateway, message(modern, gateway, "/mcp/bench")},
 		{"tollgate/legacy", gateway, message(legacy, gateway, "/mcp/bench")},
+		{"tollgate/modern-traced", traced, message(modern, traced, "/mcp/bench")},
 	}
 	for _, conns := range []int{16, 64} {
 		for _, target := range targets {

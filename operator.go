@@ -41,6 +41,7 @@ func (c serveCmd) newOperator(p *parts, level *slog.LevelVar, log *slog.Logger) 
 				ProtocolVersions: mcp.SupportedProtocolVersions(),
 			},
 			Registry: p.registry,
+			Metrics:  p.metrics.Handler(),
 			Level:    level,
 			Draining: p.draining.Load,
 			Pprof:    c.Pprof,

@@ -10,8 +10,10 @@ import (
 
 	"github.com/goccy/go-yaml/token"
 
+	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -30,6 +32,12 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 	}
 	for _, err := range flatten(c.Upstream.Validate()) {
 		k.take("upstream", err)
+	}
+	for _, err := range flatten(c.Redis.Validate()) {
+		k.take("redis", err)
+	}
+	for _, err := range flatten(c.Telemetry.Validate()) {
+		k.take("telemetry", err)
 	}
 	if c.ManagementChosen {
 		k.twoListeners(c.Transport)
@@ -65,7 +73,11 @@ func (k *checker) take(section string, err error) {
 		k.report(e.Key, "%s", e.Text)
 	} else if e, ok := errors.AsType[*registry.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
+	} else if e, ok := errors.AsType[*redisconn.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
 	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
+		k.report(join(section, e.Key), "%s", e.Text)
+	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
 		k.report(join(section, e.Key), "%s", e.Text)
 	} else {
 		k.report(section, "%v", err)

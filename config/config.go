@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/upstream"
+	"tollgate/telemetry"
 	"tollgate/transport"
 )
 
@@ -29,6 +31,12 @@ type Config struct {
 
 	Registry Registry        `yaml:"registry"`
 	Upstream upstream.Config `yaml:"upstream"`
+
+	// Redis is where last-good values are kept across restarts and shared by
+	// replicas. Without a URL there is none.
+	Redis redisconn.Config `yaml:"redis"`
+
+	Telemetry telemetry.Config `yaml:"telemetry"`
 }
 
 // Registry is the registry section: how origins are asked, and the routes that
@@ -70,6 +78,7 @@ func Default() *Config {
 		Transport: transport.DefaultConfig(),
 		Registry:  Registry{Config: registry.DefaultConfig()},
 		Upstream:  upstream.DefaultConfig(),
+		Redis:     redisconn.DefaultConfig(),
 	}
 }
 
@@ -77,11 +86,9 @@ func Default() *Config {
 // refused rather than ignored: an operator who configures a budget must not
 // believe that it is kept.
 var notBuilt = map[string]string{
-	"redis":     "Redis store",
-	"auth":      "authentication",
-	"cost":      "cost budgets",
-	"handles":   "state handles",
-	"telemetry": "telemetry export",
+	"auth":    "authentication",
+	"cost":    "cost budgets",
+	"handles": "state handles",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.
@@ -163,7 +170,7 @@ func (d *decoder) known(problems []Problem) []Problem {
 
 // resolvePaths makes the paths of the file relative to its directory.
 func (c *Config) resolvePaths(dir string) {
-	paths := []*string{&c.Transport.HTTP.TLS.CertFile, &c.Transport.HTTP.TLS.KeyFile, &c.Upstream.CAFile}
+	paths := []*string{&c.Transport.HTTP.TLS.CertFile, &c.Transport.HTTP.TLS.KeyFile, &c.Upstream.CAFile, &c.Redis.CAFile}
 	for _, services := range c.Registry.Routes {
 		for i := range services {
 			paths = append(paths, &services[i].FallbackManifestFile)

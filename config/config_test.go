@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tollgate/redisconn"
 	"tollgate/registry"
 )
 
@@ -67,16 +68,17 @@ upstream:
   idleTimeout: 2s
   proxyFromEnvironment: true
   allowedHosts: [tools.example]
+redis: { mode: sentinel, url: "${REDIS}", keyPrefix: "blue:tollgate" }
 shutdown: { delay: 1s, drain: 21s }
 management: { listen: ":9001" }
-`, "TOKEN", "s3cret")
+`, "TOKEN", "s3cret", "REDIS", "redis://:s3cret@cache.example?master_name=main")
 	if problems, ok := errors.AsType[*Problems](err); !ok || len(problems.List) != 2 {
 		t.Fatalf("want two problems for the missing certificate, got %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Load(filepath.Join(dir, "tollgate.yaml"), environment("TOKEN", "s3cret"))
+	got, err := Load(filepath.Join(dir, "tollgate.yaml"), environment("TOKEN", "s3cret", "REDIS", "redis://:s3cret@cache.example?master_name=main"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +108,7 @@ management: { listen: ":9001" }
 		DefaultToolTimeout: 3 * time.Second,
 		MaxToolTimeout:     20 * time.Second,
 	}
+	want.Redis = redisconn.Config{Mode: "sentinel", URL: "redis://:s3cret@cache.example?master_name=main", KeyPrefix: "blue:tollgate"}
 	want.Upstream.PassHeaders = []string{"x-user"}
 	want.Upstream.PassAuthorization = true
 	want.Upstream.MaxResponseBytes = 4000
@@ -202,12 +205,19 @@ shutdown:
 		"management address":            {"management: {listen: 9090}\n", []string{"1:22: management.listen: want a string"}},
 		"management address, no port":   {"management: {listen: localhost}\n", []string{"1:14: management.listen: want HOST:PORT"}},
 		"routes without a route":        {"registry:\n  routes: {}\n", []string{"2:3: registry.routes: declares no route"}},
-		"what is not built": {"redis: {url: x}\nauth: {mode: none}\ncost:\nhandles: {}\ntelemetry: {}\n", []string{
-			"1:1: redis: this build has no Redis store",
-			"2:1: auth: this build has no authentication",
-			"3:1: cost: this build has no cost budgets",
-			"4:1: handles: this build has no state handles",
-			"5:1: telemetry: this build has no telemetry export",
+		"Redis, nothing of the URL": {"redis:\n  mode: one\n  url: redis://:se/same@cache\n  keyPrefix: \"\"\n  caFile: missing.pem\n", []string{
+			"2:3: redis.mode: must be single, sentinel or cluster",
+			"3:3: redis.url: must be redis://HOST:PORT",
+			"4:3: redis.keyPrefix: must be 1 to 64",
+			"5:3: redis.caFile: open ",
+		}},
+		"a collector that cannot be one": {"registry: {routes: {a: [{id: a, manifestUrl: \"http://h/m\", baseEndpoint: \"http://h\"}]}}\ntelemetry:\n  otlpEndpoint: https://user:secret@collector\n", []string{
+			"3:3: telemetry.otlpEndpoint: must not hold credentials",
+		}},
+		"what is not built": {"auth: {mode: none}\ncost:\nhandles: {}\n", []string{
+			"1:1: auth: this build has no authentication",
+			"2:1: cost: this build has no cost budgets",
+			"3:1: handles: this build has no state handles",
 		}},
 	}
 	for name, test := range tests {

@@ -160,15 +160,15 @@ func TestNothingSecret(t *testing.T) {
 	gone.Kill()
 	echo := redistest.Start(t, "--user", user, "on", ">"+password, "~other:*", "+@all") // its replies name the user
 	cluster := redistest.Start(t, "--cluster-enabled", "yes", "--user", user, "on", ">"+password, "~*", "+@all")
-	parrot := listen(t, "-WRONGPASS "+user+" "+password+"\r\n")
-	shouter := listen(t, "-"+strings.ToUpper(user+" "+password)+"\r\n")
-	babbler := listen(t, user+password+"\r\n")
+	parrot := listen(t, always("-WRONGPASS "+user+" "+password+"\r\n"))
+	shouter := listen(t, always("-"+strings.ToUpper(user+" "+password)+"\r\n"))
+	babbler := listen(t, always(user+password+"\r\n"))
 
 	var seen strings.Builder
 	tried := 0
 	for _, scheme := range []string{"redis://", "rediss://"} {
 		for _, address := range []string{hung.Addr(), gone.Addr(), echo.Addr(), cluster.Addr(), website.Listener.Addr().String(),
-			parrot, shouter, babbler, "sesame.invalid:6379", "127.0.0.1:1/sesame", "127.0.0.1:sesame", "127.0.0.1:1?sesame=1", "127.0.0.1:1#sesame"} {
+			parrot, shouter, babbler, "127.0.0.1:1/sesame", "127.0.0.1:sesame", "127.0.0.1:1?sesame=1", "127.0.0.1:1#sesame"} {
 			for _, mode := range []string{"single", "sentinel", "cluster"} {
 				c := config(scheme + escaped + "@" + address)
 				if c.Mode = mode; mode == "sentinel" && !strings.Contains(address, "sesame") {
@@ -205,8 +205,11 @@ func TestNothingSecret(t *testing.T) {
 	}
 }
 
-// listen answers everything with the same bytes.
-func listen(t *testing.T, answer string) string {
+// always is an answer to everything.
+func always(answer string) func() string { return func() string { return answer } }
+
+// listen is a server that is no Redis: it answers each time something arrives.
+func listen(t *testing.T, answer func() string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -225,12 +228,21 @@ func listen(t *testing.T, answer string) string {
 					if _, err := conn.Read(buffer); err != nil {
 						return
 					}
-					conn.Write([]byte(answer))
+					conn.Write([]byte(answer()))
 				}
 			}()
 		}
 	}()
 	return l.Addr().String()
+}
+
+// certificate writes what a server at 127.0.0.1 and its client need for TLS.
+func certificate(t *testing.T) (certFile, keyFile, caFile string) {
+	t.Helper()
+	dir := t.TempDir()
+	a := newAuthority(t)
+	certFile, keyFile = a.issue(t, dir, "server", time.Hour)
+	return certFile, keyFile, write(t, dir, "ca.pem", "CERTIFICATE", a.cert.Raw)
 }
 
 // authority is a certificate authority for one test.

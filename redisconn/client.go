@@ -41,13 +41,22 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 func init() { redis.SetLogger(silence{}) }
 
+// client is what is used of go-redis' clients, of which each has hundreds of
+// methods more.
+type client interface {
+	GetRange(ctx context.Context, key string, start, end int64) *redis.StringCmd
+	Set(ctx context.Context, key string, value any, expiration time.Duration) *redis.StatusCmd
+	Del(ctx context.Context, keys ...string) *redis.IntCmd
+	Close() error
+}
+
 // newClient returns a client that has dialled nothing, and dials nothing unless
 // it is used.
 //
 // It is made anew after each failure: a pool of go-redis that failed to dial as
 // often as it has places answers with the old error, and dials once a second in
 // the background, until it is closed.
-func (t *target) newClient() redis.UniversalClient {
+func (t *target) newClient() client {
 	switch t.mode {
 	case ModeCluster:
 		return redis.NewClusterClient(t.clusterOptions())

@@ -17,8 +17,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Status is what is known about Redis.
@@ -71,7 +69,7 @@ type Conn struct {
 
 	mu         sync.Mutex // guards what follows
 	breaker    breaker
-	client     redis.UniversalClient // nil after Close
+	client     client // nil after Close
 	onRecovery []func()
 }
 
@@ -101,10 +99,10 @@ func Open(o Options) (*Conn, error) {
 // [*TooLargeError].
 func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	var value string
-	err := c.do(ctx, false, func(ctx context.Context, client redis.UniversalClient) (err error) {
+	err := c.do(ctx, false, func(ctx context.Context, redis client) (err error) {
 		// One byte more than allowed. An absent key reads as empty; Set writes no
 		// empty values, so that nothing is lost by taking one for the other.
-		value, err = client.GetRange(ctx, c.prefix+key, 0, int64(limit)).Result()
+		value, err = redis.GetRange(ctx, c.prefix+key, 0, int64(limit)).Result()
 		return err
 	})
 	switch {
@@ -120,15 +118,15 @@ func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 
 // Set stores a value, which must not be empty, without expiry.
 func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
-	return c.do(ctx, true, func(ctx context.Context, client redis.UniversalClient) error {
-		return client.Set(ctx, c.prefix+key, value, 0).Err()
+	return c.do(ctx, true, func(ctx context.Context, redis client) error {
+		return redis.Set(ctx, c.prefix+key, value, 0).Err()
 	})
 }
 
 // Delete removes a key. One that is not there is no error.
 func (c *Conn) Delete(ctx context.Context, key string) error {
-	return c.do(ctx, true, func(ctx context.Context, client redis.UniversalClient) error {
-		return client.Del(ctx, c.prefix+key).Err()
+	return c.do(ctx, true, func(ctx context.Context, redis client) error {
+		return redis.Del(ctx, c.prefix+key).Err()
 	})
 }
 
@@ -173,7 +171,7 @@ func (c *Conn) Close() error {
 }
 
 // do runs one operation; wrote says that Redis accepts a write if it succeeds.
-func (c *Conn) do(ctx context.Context, wrote bool, run func(context.Context, redis.UniversalClient) error) error {
+func (c *Conn) do(ctx context.Context, wrote bool, run func(context.Context, client) error) error {
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	// Waiting here, not in go-redis' pool, tells a crowd in this process from a
@@ -187,12 +185,12 @@ func (c *Conn) do(ctx context.Context, wrote bool, run func(context.Context, red
 		}
 		return &Error{Kind: KindBusy}
 	}
-	t, client, err := c.enter()
+	t, redis, err := c.enter()
 	if err != nil {
 		return err
 	}
-	defer c.leave(t) // in case run panics; else it is settled by then
-	err = run(bounded, client)
+	defer c.leave(t) // when the caller left, or run panics; else it is settled by then
+	err = run(bounded, redis)
 	if err == nil {
 		c.succeeded(t, wrote)
 		return nil
@@ -205,13 +203,13 @@ func (c *Conn) do(ctx context.Context, wrote bool, run func(context.Context, red
 		c.succeeded(t, false)
 		return failure
 	}
-	if !c.failed(t, client, failure) {
+	if !c.failed(t, redis, failure) {
 		return &Error{Kind: KindClosed}
 	}
 	return failure
 }
 
-func (c *Conn) enter() (ticket, redis.UniversalClient, error) {
+func (c *Conn) enter() (ticket, client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client == nil {
@@ -249,7 +247,7 @@ func (c *Conn) succeeded(t ticket, wrote bool) {
 
 // failed notes that Redis is not usable. It returns false when it could not know,
 // because the Conn was closed.
-func (c *Conn) failed(t ticket, used redis.UniversalClient, failure *Error) bool {
+func (c *Conn) failed(t ticket, used client, failure *Error) bool {
 	c.mu.Lock()
 	if c.client == nil {
 		c.mu.Unlock()

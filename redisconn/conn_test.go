@@ -180,25 +180,37 @@ func TestRedisThatHangs(t *testing.T) {
 
 // Connections that died while nobody used them are no outage.
 func TestRestartBetweenOperations(t *testing.T) {
-	server := redistest.Start(t)
-	conn, log := open(t, config(server.URL()))
-	for range 3 {
-		var wg sync.WaitGroup
-		for range 20 { // so that several connections are kept
-			wg.Go(func() {
-				if err := conn.Set(t.Context(), "a", []byte("1")); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		server.Restart()
-	}
-	if err := conn.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if log.String() != "" {
-		t.Errorf("logged:\n%s", log)
+	cert, key, caFile := certificate(t)
+	for _, test := range []struct {
+		name string
+		args []string
+		ca   string
+	}{
+		{"plain", nil, ""},
+		{"TLS", []string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no"}, caFile},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := redistest.Start(t, test.args...)
+			c := config(server.URL())
+			c.CAFile = test.ca
+			conn, log := open(t, c)
+			var wg sync.WaitGroup
+			for range 8 { // so that several connections are kept
+				wg.Go(func() {
+					if err := conn.Set(t.Context(), "a", []byte("1")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			server.Restart()
+			if err := conn.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if log.String() != "" {
+				t.Errorf("logged:\n%s", log)
+			}
+		})
 	}
 }
 
@@ -305,19 +317,18 @@ func TestRepliesThatAreOutages(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	server := redistest.Start(t)
-	conn, log := open(t, config(server.URL()))
-	if err := conn.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	server.Suspend()
+	asked := make(chan bool, 10)
+	conn, log := open(t, config("redis://"+listen(t, func() string {
+		asked <- true
+		return "" // and no answer
+	})))
 	done := make(chan error)
 	go func() { done <- conn.Ping(t.Context()) }()
+	<-asked
 	conn.Close()
-	err := <-done
-	e, ok := errors.AsType[*redisconn.Error](err)
+	e, ok := errors.AsType[*redisconn.Error](<-done)
 	if !ok || e.Kind != redisconn.KindClosed && e.Kind != redisconn.KindTimeout {
-		t.Fatalf("the operation under way: %v", err)
+		t.Fatalf("the operation under way: %v", e)
 	}
 	mustFail(t, conn.Ping(t.Context()), redisconn.KindClosed, "")
 	if err := conn.Close(); err != nil {

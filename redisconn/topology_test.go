@@ -97,6 +97,16 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// The permissions docs/configuration.md asks for are enough.
+func TestClusterUser(t *testing.T) {
+	node := cluster(t)
+	node.Do("ACL", "SETUSER", "app", "on", ">geheim", "~tollgate:*", "+getrange", "+set", "+del", "+cluster|slots")
+	c := clusterConfig(node)
+	c.URL = with(node, "app:geheim")
+	conn, _ := open(t, c)
+	roundTrip(t, conn)
+}
+
 func TestSentinel(t *testing.T) {
 	master, gone := redistest.Start(t), redistest.Start(t)
 	watcher := sentinel(t, master)
@@ -181,6 +191,9 @@ func TestNothingElseIsSent(t *testing.T) {
 			slices.Sort(want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("commands (-want +got):\n%s", diff)
+			}
+			if errors := test.server.Do("INFO", "errorstats"); strings.Contains(errors, "errorstat_") {
+				t.Errorf("some command was refused: %s", errors)
 			}
 			nothingRuns(t)
 		})

@@ -243,6 +243,7 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
 	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
+	rt.noteUnsettled()
 	route := slog.String("route", string(rt.key))
 	switch {
 	case told == ends:

@@ -21,6 +21,8 @@ type route struct {
 	retryAt atomic.Int64  // when a refused merge may cause a check again, in Registry time
 	copied  copyReader
 
+	unsettled atomic.Bool // some alarm below is flapping: settle may have something to tell
+
 	mu       sync.Mutex   // held while the route changes: publications are in order
 	declared []Service    // the last-good declaration, sorted by key; nil = there never was one
 	services []*service   // parallel to declared
@@ -250,6 +252,7 @@ func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	level := slog.LevelDebug
 	// A refusal is over when nothing is refused: not when another reason is left.
 	told := rt.refusal.set(out.faulty || rt.refusal.on && out.refused != "", r.now())
+	rt.noteUnsettled()
 	if out.refused == "" {
 		if told == ends {
 			level = slog.LevelInfo
@@ -286,11 +289,18 @@ func (rt *route) levelOfMore(wanted slog.Level, now time.Duration) slog.Level {
 	return slog.LevelDebug
 }
 
+// noteUnsettled remembers whether settle may have something to tell.
+func (rt *route) noteUnsettled() { rt.unsettled.Store(rt.refusal.flapping || rt.invalid.flapping) }
+
 // settle tells of what came and went on a route that it has been gone for a
 // while. Checks that change nothing cause it: there is no other moment.
 func (r *Registry) settle(rt *route) {
+	if !rt.unsettled.Load() {
+		return // nearly always: a check of a service must not wait for its routes' locks
+	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	defer rt.noteUnsettled()
 	now, route := r.now(), slog.String("route", string(rt.key))
 	if rt.refusal.set(rt.refusal.on, now) == ends {
 		r.log.LogAttrs(r.ctx, slog.LevelInfo, servesNewest, route)

@@ -8,6 +8,8 @@
 //   - errors.go is the one table from an error to what a caller sees.
 //   - core.go answers tools/list and tools/call from ONE snapshot. The pipeline
 //     of a call is straight code, readable from top to bottom.
+//   - observe.go tells an Observer how each call ended; trace.go is the span of a
+//     request, from its message to its answer, when there is a Tracer.
 //   - route.go keeps one long-lived mcp.Server per route and its tool table,
 //     which serves nothing but list_changed; middleware.go answers what the SDK
 //     receives, from the core.

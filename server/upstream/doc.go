@@ -17,6 +17,8 @@
 //     is its [Failure], a kind and a sentence without host names or secrets.
 //   - [Map] is the table from an [Answer] to a [Result]: pure, total, and always
 //     valid JSON with at least one content item.
+//   - Every POST has a span of its own when there is a Tracer, and the Tool Service
+//     gets it as its parent; without one it gets the caller's trace context.
 //   - [ParseCost] reads what the service says the call cost.
 //
 // An upstream status is never the gateway's own: everything a Tool Service does

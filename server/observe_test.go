@@ -1,0 +1,100 @@
+package server
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tollgate/server/upstream"
+)
+
+// An eventLog is an observer that keeps what it hears.
+type eventLog struct {
+	mu      sync.Mutex
+	started int
+	ended   []CallEvent
+}
+
+func (l *eventLog) CallStarted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started++
+}
+
+func (l *eventLog) CallEnded(e CallEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = append(l.ended, e)
+}
+
+func TestEveryCallIsObservedOnce(t *testing.T) {
+	answer := func(status int, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(status)
+		}
+	}
+	forwarded := CallEvent{Route: "claims", Service: "claims-service", Outcome: "ok", Forwarded: true, Status: 200}
+	event := func(change func(*CallEvent)) CallEvent {
+		e := forwarded
+		change(&e)
+		return e
+	}
+	tests := map[string]struct {
+		tool, arguments string
+		setup           func(*gateway)
+		want            CallEvent
+	}{
+		"ok": {"claims.echo", `{}`, func(g *gateway) { g.service.handle("claims.echo", answer(200, "X-Agent-Cost", "5")) }, forwarded},
+		"no cost": {"claims.echo", `{}`, func(g *gateway) { g.service.handle("claims.echo", answer(204)) },
+			event(func(e *CallEvent) { e.Status, e.CostMissing = 204, true })},
+		"broken cost": {"claims.echo", `{}`, func(g *gateway) { g.service.handle("claims.echo", answer(200, "X-Agent-Cost", "5.0")) },
+			event(func(e *CallEvent) { e.CostMissing = true })},
+		"an error needs no cost": {"claims.status", `{"status":422}`, nil, event(func(e *CallEvent) { e.Outcome, e.Status = "tool_error", 422 })},
+		"no answer": {"claims.echo", `{}`, func(g *gateway) {
+			g.service.handle("claims.echo", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		}, event(func(e *CallEvent) { e.Outcome, e.Status = string(upstream.Reset), 0 })},
+		"refused arguments":   {"claims.status", `{"status":"x"}`, nil, CallEvent{Route: "claims", Service: "claims-service", Outcome: "invalid_arguments"}},
+		"malformed arguments": {"claims.echo", `{"a":1,"a":2}`, nil, CallEvent{Route: "claims", Service: "claims-service", Outcome: "invalid_params"}},
+		"unknown tool":        {"claims.nope", `{}`, nil, CallEvent{Route: "claims", Outcome: "tool_not_found"}},
+		"a panic": {"claims.nope", `{}`, func(g *gateway) { g.routes.onRecheck = func() { panic("boom") } },
+			CallEvent{Route: "claims", Outcome: "panic"}},
+		"the route goes": {"claims.nope", `{}`, func(g *gateway) { g.routes.onRecheck = func() { delete(g.routes.snapshots, "claims") } },
+			CallEvent{Route: "claims", Outcome: "route_not_found"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			log := new(eventLog)
+			g := newGateway(t, func(o *Options) { o.Observer = log })
+			if test.setup != nil {
+				test.setup(g)
+			}
+			g.call(true, test.tool, test.arguments)
+			if log.started != 1 || len(log.ended) != 1 {
+				t.Fatalf("%d calls started, %d ended; want 1", log.started, len(log.ended))
+			}
+			got := log.ended[0]
+			if (got.Upstream > 0) != test.want.Forwarded || got.Total < got.Upstream || got.Total <= 0 {
+				t.Errorf("times: total %v, upstream %v", got.Total, got.Upstream)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(CallEvent{}, "Total", "Upstream")); diff != "" {
+				t.Errorf("event (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatNeverBecomesACallIsNotObserved(t *testing.T) {
+	log := new(eventLog)
+	g := newGateway(t, func(o *Options) { o.Observer = log })
+	g.modern(methodList, "")
+	g.postTo("/mcp/nowhere", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
+	if log.started != 0 || len(log.ended) != 0 {
+		t.Errorf("%d started, %v ended", log.started, log.ended)
+	}
+}
