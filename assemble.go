@@ -18,13 +18,20 @@ import (
 	"tollgate/telemetry"
 )
 
+// purpose is what a command assembles a gateway for.
+type purpose struct {
+	only   registry.RouteKey // the one route it is about; "" is all of them
+	serves bool              // it serves agents, rather than looks at something once
+}
+
 // parts are a gateway without a door: what every command that serves or calls
 // tools has in common.
 type parts struct {
+	purpose  purpose
 	config   *config.Config
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
-	redis    *redisconn.Conn // nil without redis.url
+	redis    *redisconn.Conn // nil when no copies are kept
 	registry *registry.Registry
 	server   *server.Server
 	draining atomic.Bool // set when serve begins to leave
@@ -48,34 +55,36 @@ func (s source) load() (*config.Config, error) {
 	return c, nil
 }
 
-// assemble makes the parts and starts loading routes in the background. only
-// restricts the work to one route, which must not be known not to exist; "" is
-// all of them. The caller closes the parts.
-func assemble(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
-	p, err := newParts(s, only, log)
+// assemble makes the parts and starts loading routes in the background. A route
+// that all is about must not be known not to exist. The caller closes the parts.
+func assemble(s source, what purpose, log *slog.Logger) (*parts, error) {
+	p, err := newParts(s, what, log)
 	if err != nil {
 		return nil, err
 	}
-	if only != "" {
-		if err := requireRoute(string(only), p.config, p.demo); err != nil {
+	if what.only != "" {
+		if err := requireRoute(string(what.only), p.config, p.demo); err != nil {
 			p.close()
 			return nil, err
 		}
 	}
 	p.registry.OnChange(p.routeChanged)
+	if p.redis != nil {
+		p.redis.OnRecovery(p.registry.StoreRecovered)
+	}
 	p.registry.Start()
 	return p, nil
 }
 
 // newParts makes the parts and finds everything that is wrong with their
 // configuration. Nothing is fetched yet.
-func newParts(s source, only registry.RouteKey, log *slog.Logger) (*parts, error) {
+func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 	c, err := s.load()
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{config: c}
-	if err := p.fill(s.Fixtures, only, log); err != nil {
+	p := &parts{purpose: what, config: c}
+	if err := p.fill(s.Fixtures, log); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -84,7 +93,7 @@ func newParts(s source, only registry.RouteKey, log *slog.Logger) (*parts, error
 
 // fill makes the parts in the order in which they need each other. After an
 // error, those made so far are to be closed.
-func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger) (err error) {
+func (p *parts) fill(demo fixturesFlag, log *slog.Logger) (err error) {
 	if demo.on {
 		if p.demo, err = fixtures.Start(fixtures.Options{Dir: demo.dir, Logger: log}); err != nil {
 			return err
@@ -93,6 +102,9 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	}
 	c := p.config
 	version, _ := build()
+	if err = p.openRedis(log); err != nil {
+		return err
+	}
 	if err = p.observe(log); err != nil {
 		return err
 	}
@@ -100,15 +112,11 @@ func (p *parts) fill(demo fixturesFlag, only registry.RouteKey, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	if c.Redis.URL != "" {
-		if p.redis, err = redisconn.Open(redisconn.Options{Config: c.Redis, Logger: log}); err != nil {
-			return err
-		}
-	}
 	p.registry, err = registry.New(registry.Options{
 		Config:    c.Registry.Config,
 		Routes:    c.StaticRoutes(),
-		OnlyRoute: only,
+		OnlyRoute: p.purpose.only,
+		Store:     p.store(),
 		Transport: p.upstream.Transport(p.portalHost()...),
 		Logger:    log,
 		OnCheck:   p.metrics.Checked,
@@ -139,6 +147,7 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 		Commit:   commit,
 		Status:   func() registry.Status { return p.registry.Status() },
 		Ready:    func() bool { return management.Ready(p.registry, p.draining.Load()).Status == management.Up },
+		Redis:    p.redisGauge(),
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 	})
 	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{

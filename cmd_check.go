@@ -21,7 +21,7 @@ type checkCmd struct {
 // Run fails on the first invalid part: the file, then what it points to.
 func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
 	if !c.Live {
-		p, err := newParts(c.source, "", log)
+		p, err := newParts(c.source, purpose{}, log)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := assemble(c.source, "", log)
+	p, err := assemble(c.source, purpose{}, log)
 	if err != nil {
 		return err
 	}

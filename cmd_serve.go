@@ -34,7 +34,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	// A reader of the log or of standard output that goes away must not take the
 	// gateway with it.
 	signal.Ignore(syscall.SIGPIPE)
-	p, err := assemble(c.source, "", log)
+	p, err := assemble(c.source, purpose{serves: true}, log)
 	if err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (l looker) with(ctx context.Context, f func(context.Context, *server.Client
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := assemble(l.source, registry.RouteKey(l.route), l.log)
+	p, err := assemble(l.source, purpose{only: registry.RouteKey(l.route)}, l.log)
 	if err != nil {
 		return err
 	}

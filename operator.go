@@ -43,6 +43,7 @@ func (c serveCmd) newOperator(p *parts, level *slog.LevelVar, log *slog.Logger) 
 			Registry: p.registry,
 			Metrics:  p.metrics.Handler(),
 			Level:    level,
+			Redis:    p.redisHealth(),
 			Draining: p.draining.Load,
 			Pprof:    c.Pprof,
 			Logger:   log,

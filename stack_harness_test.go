@@ -36,7 +36,7 @@ func startStack(tb testing.TB, s source, log *slog.Logger) *stack {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	p, err := assemble(s, "", log)
+	p, err := assemble(s, purpose{serves: true}, log)
 	if err != nil {
 		tb.Fatal(err)
 	}

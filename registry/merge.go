@@ -53,7 +53,8 @@ type merged struct {
 // tools) keeps its previous one on this route while the others go on; when it
 // has none, or a service never had any manifest, the whole list is held.
 // Nobody wins by luck: of two services that changed to the same tool name, both
-// keep their previous manifests.
+// keep their previous manifests. But who had the name before is not at fault for
+// another's taking it, and goes on changing.
 func merge(parts []part, limits mergeLimits) merged {
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(a.service.Key, b.service.Key) })
 	m := merger{parts: parts, limits: limits, chosen: make([]*Manifest, len(parts))}
@@ -132,6 +133,16 @@ func (m *merger) changed(i int) bool {
 	return previous == nil || m.chosen[i].Hash != previous.Hash
 }
 
+// served reports whether the route serves a tool of that name of parts[i] now.
+func (m *merger) served(i int, name ToolName) bool {
+	for t := range enabled(m.parts[i].previous) {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // conflict finds what keeps the chosen manifests from making one list: why, and
 // which services are at fault. why is "" when they do.
 func (m *merger) conflict() (faulty []int, why string) {
@@ -148,7 +159,7 @@ func (m *merger) conflict() (faulty []int, why string) {
 			}
 			clashes = append(clashes, fmt.Sprintf("tool %q is in services %s and %s", t.Name, m.parts[first].service.Key, m.parts[i].service.Key))
 			for _, j := range []int{first, i} {
-				if m.changed(j) && !slices.Contains(faulty, j) {
+				if m.changed(j) && !m.served(j, t.Name) && !slices.Contains(faulty, j) {
 					faulty = append(faulty, j)
 				}
 			}
@@ -164,10 +175,17 @@ func (m *merger) conflict() (faulty []int, why string) {
 	return nil, ""
 }
 
-// grown lists the services that have more tools than the route serves of them.
+// grown lists the services that grew most over what the route serves of them.
+// One that floods the route is at fault; with it back at its size, there may be
+// room for what others added.
 func (m *merger) grown() (faulty []int) {
+	most := 1
 	for i, p := range m.parts {
-		if m.changed(i) && count(m.chosen[i]) > count(p.previous) {
+		growth := count(m.chosen[i]) - count(p.previous)
+		if growth > most {
+			most, faulty = growth, nil
+		}
+		if growth == most {
 			faulty = append(faulty, i)
 		}
 	}

@@ -74,6 +74,10 @@ func TestMerge(t *testing.T) {
 			},
 			want: "x y z2", refused: "here: b",
 		},
+		"who had the name goes on changing": {
+			parts: []part{{service: a, newest: list("a", "x", "x2"), previous: list("a", "x")}, {service: b, newest: list("b", "x"), previous: list("b", "y")}},
+			want:  "x x2 y", refused: "here: b",
+		},
 		"a new service that collides holds the route": {
 			parts: []part{{service: a, newest: list("a", "x2", "x"), previous: list("a", "x")}, {service: b, newest: list("b", "x")}},
 			want:  "x", held: true, refused: `tool "x" is in services a and b; the list is not replaced`,
@@ -113,6 +117,27 @@ func TestMerge(t *testing.T) {
 				{service: b, newest: list("b", "4", "5", "6"), previous: list("b", "4")},
 			},
 			want: "1 2 4", refused: "here: b",
+		},
+		"who grew most falls back, and there is room for the others": {
+			parts: []part{
+				{service: a, newest: list("a", "1", "2"), previous: list("a", "1")},
+				{service: b, newest: list("b", "4", "5", "6"), previous: list("b", "4")},
+			},
+			want: "1 2 4", refused: "here: b",
+		},
+		"who grew alike falls back alike": {
+			parts: []part{
+				{service: a, newest: list("a", "1", "2", "3"), previous: list("a", "1")},
+				{service: b, newest: list("b", "4", "5", "6"), previous: list("b", "4")},
+			},
+			want: "1 4", refused: "here: a, b",
+		},
+		"who grew less falls back, too, when there is still no room": {
+			parts: []part{
+				{service: a, newest: list("a", "1", "2", "3"), previous: list("a", "1", "2")},
+				{service: b, newest: list("b", "4", "5", "6", "7"), previous: list("b", "4", "5")},
+			},
+			want: "1 2 4 5", refused: "here: a",
 		},
 		"a name outside the prefix": {
 			parts: []part{

@@ -91,7 +91,7 @@ func TestNoAddressOrTextOfAnOriginIsShown(t *testing.T) {
 }
 
 // sample is the view as its specification shows it.
-const sample = `{ "identity": "mcp-insurance-core", "registryRevision": "42", "portal": { "status": "healthy", "lastSuccessAt": "…", "lastAttemptAt": "…", "consecutiveFailures": 0, "lastFailureReason": null },
+const sample = `{ "identity": "mcp-insurance-core", "registryRevision": "42", "portal": { "status": "healthy", "source": "origin", "lastSuccessAt": "…", "lastAttemptAt": "…", "consecutiveFailures": 0, "lastFailureReason": null },
   "routes": [ { "routeKey": "claims", "tools": 12, "contentHash": "sha256:…", "lastCheckedAt": "…", "refusedReason": null,
     "bundles": [ { "id": "insurance-processing", "status": "healthy", "source": "origin", "revision": "…", "tools": 12,
       "lastSuccessAt": "…", "lastAttemptAt": "…", "consecutiveFailures": 0, "lastFailureReason": null } ] } ] }`
