@@ -40,10 +40,10 @@ func TestRedisMayComeLater(t *testing.T) {
 	if fault := service.echo(g, http.DefaultClient, `{"early":true}`); fault != "" {
 		t.Error(fault)
 	}
-	g.stderr.await(t, g.exited, redisAway)
+	g.stderr.await(t, g.exited, awayLine)
 	redis.Restart()
 	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
-	g.stderr.await(t, g.exited, redisBack)
+	g.stderr.await(t, g.exited, backLine)
 	if status := g.redisHealth(t); status != "UP" {
 		t.Errorf("health says Redis is %s", status)
 	}
@@ -55,17 +55,17 @@ func TestCopiesComeBackWhenRedisLostThem(t *testing.T) {
 	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
 	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
 	redis.Kill()
-	service.askUntil(t, g, redis, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), redisAway) })
+	service.askUntil(t, g, redis, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), awayLine) })
 	service.frozen.Store(true) // from here on, nothing but the loss is a reason to write
 	redis.Restart()
 	service.askUntil(t, g, redis, "the copies are written again", service.hasCopies(redis))
-	g.stderr.await(t, g.exited, redisBack)
+	g.stderr.await(t, g.exited, backLine)
 	g.checkOneOutage(t)
 }
 
-// TestAReplicaStartsFromTheCopies starts a second gateway while Portal and Tool
+// TestASecondReplicaStartsFromTheCopies starts a second gateway while Portal and Tool
 // Services are down.
-func TestAReplicaStartsFromTheCopies(t *testing.T) {
+func TestASecondReplicaStartsFromTheCopies(t *testing.T) {
 	redis, service := redistest.Start(t), newChangingService(t)
 	config := service.config(t, redis.URL())
 	first := serve(t, command{args: []string{"--config", config}})
