@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,37 +60,4 @@ func TestCopiesComeBackWhenRedisLostThem(t *testing.T) {
 	service.askUntil(t, g, redis, "the copies are written again", service.hasCopies(redis))
 	g.stderr.await(t, g.exited, backLine)
 	g.checkOneOutage(t)
-}
-
-// TestASecondReplicaStartsFromTheCopies starts a second gateway while Portal and Tool
-// Services are down.
-func TestASecondReplicaStartsFromTheCopies(t *testing.T) {
-	redis, service := redistest.Start(t), newChangingService(t)
-	config := service.config(t, redis.URL())
-	first := serve(t, command{args: []string{"--config", config}})
-	service.frozen.Store(true)
-	service.askUntil(t, first, redis, "the copies are written", service.hasCopies(redis))
-	service.down.Store(true)
-	second := serve(t, command{args: []string{"--config", config}})
-	if fault := service.echo(second, http.DefaultClient, `{"n":1}`); fault != "" {
-		t.Error(fault)
-	}
-	if status, r := second.ready(t); status != 200 {
-		t.Errorf("readiness: status %d, %+v", status, r)
-	}
-	var tools [2]string
-	for i, g := range []*gateway{first, second} {
-		var list struct{ Tools json.RawMessage }
-		if a := g.modern(t, "changing", "tools/list", "", ""); json.Unmarshal(a.Result, &list) != nil || list.Tools == nil {
-			t.Fatalf("status %d, %s", a.status, a.body)
-		}
-		tools[i] = string(list.Tools)
-	}
-	if tools[0] != tools[1] {
-		t.Errorf("the replicas list different tools:\n%s\n%s", tools[0], tools[1])
-	}
-	view := second.management(t, http.MethodGet, "/actuator/toolBundles").body
-	if strings.Count(view, `"source":"redis"`) != 2 || strings.Contains(view, service.server.URL) {
-		t.Errorf("the view does not say that it is all from Redis, or shows an address: %s", view)
-	}
 }
