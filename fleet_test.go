@@ -49,19 +49,19 @@ func (r fleetRoute) faulty() bool {
 	return false
 }
 
-// faultKind is how a service of a fleet answers.
-type faultKind int
+// ailment is how a service answers.
+type ailment int
 
 const (
-	healthy faultKind = iota
-	refused           // nobody listens
-	broken            // status 500
-	hanging           // takes the request and never answers
+	healthy ailment = iota
+	refused         // nobody listens
+	broken          // status 500
+	hanging         // takes the request and never answers
 )
 
 type fleetService struct {
 	key, domain string
-	fault       faultKind
+	fault       ailment
 	tools       []string
 	manifest    []byte
 	fetched     atomic.Int64
@@ -120,7 +120,7 @@ func newFleet(tb testing.TB, size fleetSize) *fleet {
 func newFleetService(n int, size fleetSize) *fleetService {
 	s := &fleetService{key: fmt.Sprintf("service-%05d", n)}
 	if size.every > 0 && n%size.every == size.every/2 {
-		s.fault = refused + faultKind(n/size.every%3)
+		s.fault = refused + ailment(n/size.every%3)
 	}
 	var tools []string
 	for i := range size.tools {

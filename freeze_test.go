@@ -41,13 +41,13 @@ func TestCallsDoNotNoticeAFrozenRedis(t *testing.T) {
 
 	redis.Suspend()
 	thaw := time.After(*freezeFor)
-	g.stderr.await(t, g.exited, awayLine)
+	g.stderr.await(t, g.exited, warnsRedisAway)
 	if status := g.redisHealth(t); status != "DOWN" {
 		t.Errorf("health says Redis is %s during the freeze", status)
 	}
 	<-thaw
 	redis.Resume()
-	g.stderr.await(t, g.exited, backLine)
+	g.stderr.await(t, g.exited, saysRedisBack)
 	service.frozen.Store(true) // the last manifest is the one to be found there
 	awaitCopy(t, redis, service.described)
 
@@ -68,8 +68,8 @@ func TestCallsDoNotNoticeAFrozenRedis(t *testing.T) {
 
 // The two lines of the log that tell of an outage of Redis.
 const (
-	awayLine = `"level":"WARN","msg":"Redis is away`
-	backLine = `"level":"INFO","msg":"Redis is back`
+	warnsRedisAway = `"level":"WARN","msg":"Redis is away`
+	saysRedisBack  = `"level":"INFO","msg":"Redis is back`
 )
 
 // checkOneOutage looks for one outage of Redis in the log, and nothing else that
@@ -77,11 +77,11 @@ const (
 func (g *gateway) checkOneOutage(t *testing.T) {
 	t.Helper()
 	log := g.stderr.text()
-	if away, back := strings.Count(log, awayLine), strings.Count(log, backLine); away != 1 || back != 1 {
+	if away, back := strings.Count(log, warnsRedisAway), strings.Count(log, saysRedisBack); away != 1 || back != 1 {
 		t.Errorf("the log tells %d times that Redis is away and %d times that it is back, want once each:\n%s", away, back, log)
 	}
 	for line := range strings.Lines(log) {
-		if (strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`)) && !strings.Contains(line, awayLine) {
+		if (strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`)) && !strings.Contains(line, warnsRedisAway) {
 			t.Errorf("the log warns: %s", line)
 		}
 	}

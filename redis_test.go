@@ -39,10 +39,10 @@ func TestRedisMayComeLater(t *testing.T) {
 	if fault := service.echo(g, http.DefaultClient, `{"early":true}`); fault != "" {
 		t.Error(fault)
 	}
-	g.stderr.await(t, g.exited, awayLine)
+	g.stderr.await(t, g.exited, warnsRedisAway)
 	redis.Restart()
 	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
-	g.stderr.await(t, g.exited, backLine)
+	g.stderr.await(t, g.exited, saysRedisBack)
 	if status := g.redisHealth(t); status != "UP" {
 		t.Errorf("health says Redis is %s", status)
 	}
@@ -54,10 +54,10 @@ func TestCopiesComeBackWhenRedisLostThem(t *testing.T) {
 	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
 	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
 	redis.Kill()
-	service.askUntil(t, g, redis, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), awayLine) })
+	service.askUntil(t, g, redis, "the outage is noticed", func() bool { return strings.Contains(g.stderr.text(), warnsRedisAway) })
 	service.frozen.Store(true) // from here on, nothing but the loss is a reason to write
 	redis.Restart()
 	service.askUntil(t, g, redis, "the copies are written again", service.hasCopies(redis))
-	g.stderr.await(t, g.exited, backLine)
+	g.stderr.await(t, g.exited, saysRedisBack)
 	g.checkOneOutage(t)
 }

@@ -74,7 +74,7 @@ func TestNoSecretGetsOutWhileNothingCanBeReached(t *testing.T) {
 			a := g.modern(t, "claims", "tools/list", "", "")
 			w.secrets.search(t, "the list", inAnswer, fmt.Sprint(a.header)+a.body)
 			w.searchViews(t, g)
-			g.stderr.await(t, g.exited, awayLine)
+			g.stderr.await(t, g.exited, warnsRedisAway)
 			g.stderr.await(t, g.exited, "traces cannot be delivered")
 			g.signal(t, syscall.SIGQUIT)
 			g.wait(t)

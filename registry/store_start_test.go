@@ -120,6 +120,26 @@ func TestStartOfManyRoutes(t *testing.T) {
 	})
 }
 
+// Copies are near and make lists: they do not queue behind fetches that hang.
+func TestCopiesComeBeforeFetches(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
+		w.serve(alpha, "a.one")
+		w.serve(beta, "b.one")
+		s := yesterday(t, w)
+		w.blackout(true)
+		r := w.registry(t, s.in, func(o *Options) { o.Config.FetchConcurrency = 1 })
+		time.Sleep(1500 * time.Millisecond)
+		for key, want := range map[RouteKey]string{"plant": "a.one", "lab": "b.one"} {
+			got, err := r.Current(key)
+			if err != nil {
+				t.Error(err)
+			}
+			wantTools(t, got, want)
+		}
+	})
+}
+
 func TestIdleGatewayLeavesTheStoreAlone(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		twoRoutes(w)

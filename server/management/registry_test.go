@@ -90,7 +90,7 @@ func TestNoAddressOrTextOfAnOriginIsShown(t *testing.T) {
 	}
 }
 
-// sample is the view as its specification shows it.
+// sample is the view as its specification shows it, and the source of the Portal's answer.
 const sample = `{ "identity": "mcp-insurance-core", "registryRevision": "42", "portal": { "status": "healthy", "source": "origin", "lastSuccessAt": "…", "lastAttemptAt": "…", "consecutiveFailures": 0, "lastFailureReason": null },
   "routes": [ { "routeKey": "claims", "tools": 12, "contentHash": "sha256:…", "lastCheckedAt": "…", "refusedReason": null,
     "bundles": [ { "id": "insurance-processing", "status": "healthy", "source": "origin", "revision": "…", "tools": 12,
