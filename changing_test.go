@@ -17,7 +17,6 @@ import (
 // each time it is fetched, so that every check has something to keep.
 type changingService struct {
 	frozen   atomic.Bool // the manifest stays as it is
-	down     atomic.Bool // Portal and manifest answer 503; calls are answered
 	revision atomic.Int64
 	fetches  atomic.Int64 // of Portal and manifest
 	server   *httptest.Server
@@ -39,18 +38,15 @@ func (s *changingService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.fetches.Add(1)
-	switch {
-	case s.down.Load():
-		http.Error(w, "down", http.StatusServiceUnavailable)
-	case r.URL.Path == "/registry":
+	if r.URL.Path == "/registry" {
 		fmt.Fprintf(w, `{"routes":[{"routeKey":"changing","toolServices":[{"serviceKey":"changing","serviceDomain":%q,"manifestPath":"/manifest"}]}]}`, s.server.URL)
-	default:
-		revision := s.revision.Load()
-		if !s.frozen.Load() {
-			revision = s.revision.Add(1)
-		}
-		fmt.Fprintf(w, `{"bundleId":"changing","tools":[{"name":"echo","description":"Answers with its arguments. Version %d.","inputSchema":{"type":"object"},"_meta":{"version":"%[1]d"}}]}`, revision)
+		return
 	}
+	revision := s.revision.Load()
+	if !s.frozen.Load() {
+		revision = s.revision.Add(1)
+	}
+	fmt.Fprintf(w, `{"bundleId":"changing","tools":[{"name":"echo","description":"Answers with its arguments. Version %d.","inputSchema":{"type":"object"},"_meta":{"version":"%[1]d"}}]}`, revision)
 }
 
 // described is what the list and the copy say of the newest manifest.

@@ -89,7 +89,8 @@ func (k *keeper) checked(r *Registry, keys ...string) {
 }
 
 // StoreRecovered says that the Store is back: what could not be written is
-// written now. It returns at once.
+// written now, and everything else, which a Store that was away may have lost,
+// when a check next confirms it. It returns at once.
 func (r *Registry) StoreRecovered() {
 	k := &r.keeper
 	k.mu.Lock()
@@ -98,6 +99,7 @@ func (r *Registry) StoreRecovered() {
 		if c.dirty {
 			keys = append(keys, key)
 		}
+		c.at = r.now() - rewriteAfter
 	}
 	k.mu.Unlock()
 	k.changed(r, keys...)

@@ -66,6 +66,28 @@ func TestSameValueIsWrittenAgainAfterTenMinutes(t *testing.T) {
 	})
 }
 
+// A store that was away may have come back empty: everything is written again when
+// it is confirmed next, not just what changed meanwhile.
+func TestEverythingIsWrittenAgainAfterAnOutage(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		s := newStore(w)
+		r := w.loaded(t, s.in)
+		synctest.Wait()
+		clear(s.values)
+		s.take()
+		r.StoreRecovered()
+		wantOps(t, s)
+		w.at(301)
+		ask(t, r, "plant")
+		wantOps(t, s, "set registry:portal", "set registry:route:plant")
+		wantWritten(t, s, "plant", "alpha: a.one a.two")
+		w.at(602)
+		ask(t, r, "plant")
+		wantOps(t, s)
+	})
+}
+
 func TestFailedWriteIsTriedAgain(t *testing.T) {
 	changed := func(t *testing.T, w *world) (*fakeStore, *Registry) {
 		twoRoutes(w)
