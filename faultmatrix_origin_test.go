@@ -39,26 +39,33 @@ type origin struct {
 // newOrigin starts an origin that is well.
 func newOrigin(t *testing.T, document string) *origin {
 	t.Helper()
-	port, err := redistest.FreePort("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
+	o := &origin{t: t, document: document}
+	var err error
+	for range 5 { // between choosing a port and binding it somebody else may take it
+		var port int
+		if port, err = redistest.FreePort("127.0.0.1"); err != nil {
+			break
+		}
+		o.addr = fmt.Sprintf("127.0.0.1:%d", port)
+		if err = o.listen(); err == nil {
+			t.Cleanup(o.stop)
+			return o
+		}
 	}
-	o := &origin{t: t, addr: fmt.Sprintf("127.0.0.1:%d", port), document: document}
-	o.listen()
-	t.Cleanup(o.stop)
-	return o
+	t.Fatal(err)
+	return nil
 }
 
 func (o *origin) url() string { return "http://" + o.addr }
 
-func (o *origin) listen() {
-	o.t.Helper()
+func (o *origin) listen() error {
 	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
-		o.t.Fatal(err)
+		return err
 	}
 	o.server = &http.Server{Handler: http.HandlerFunc(o.serve)}
 	go o.server.Serve(listener)
+	return nil
 }
 
 // stop ends the origin: connections are cut, new ones refused.
@@ -104,7 +111,9 @@ func (o *origin) mend() {
 	defer o.mu.Unlock()
 	o.fault = fault{}
 	if o.server == nil {
-		o.listen()
+		if err := o.listen(); err != nil {
+			o.t.Fatal(err)
+		}
 	}
 }
 
