@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tollgate/redistest"
 )
 
 // maxDocument is the gateway's bound of a registry answer and of a manifest in
@@ -37,7 +39,11 @@ type origin struct {
 // newOrigin starts an origin that is well.
 func newOrigin(t *testing.T, document string) *origin {
 	t.Helper()
-	o := &origin{t: t, addr: "127.0.0.1:0", document: document}
+	port, err := redistest.FreePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &origin{t: t, addr: fmt.Sprintf("127.0.0.1:%d", port), document: document}
 	o.listen()
 	t.Cleanup(o.stop)
 	return o
@@ -51,7 +57,6 @@ func (o *origin) listen() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	o.addr = listener.Addr().String()
 	o.server = &http.Server{Handler: http.HandlerFunc(o.serve)}
 	go o.server.Serve(listener)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -56,7 +57,7 @@ func Start(tb testing.TB, args ...string) *Server {
 	tb.Cleanup(s.Kill)
 	// Between choosing a port and binding it somebody else may take it.
 	for range 5 {
-		if s.port, err = freePort(s.host); err != nil {
+		if s.port, err = FreePort(s.host); err != nil {
 			break
 		}
 		if err = s.start(); err == nil {
@@ -161,7 +162,7 @@ func (s *Server) start() error {
 	}
 	own := []string{"--bind", s.host, "--save", "", "--appendonly", "no", "--dir", s.dir}
 	if s.option("--cluster-enabled") != "" {
-		bus, err := freePort(s.host)
+		bus, err := FreePort(s.host)
 		if err != nil {
 			return err
 		}
@@ -226,13 +227,19 @@ func (s *Server) option(name string) string {
 
 func (s *Server) tls() bool { return s.option("--tls-cert-file") != "" }
 
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, err
+// FreePort returns a port of host that nobody listens on, from below the range
+// that Linux takes ports from by itself: a server that is stopped and started
+// again finds its port free, and nobody else answers on it meanwhile.
+func FreePort(host string) (port int, err error) {
+	const lowest, highest, tries = 10000, 32000, 100
+	for range tries {
+		port = lowest + rand.IntN(highest-lowest)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // ask runs one command on a connection of its own.

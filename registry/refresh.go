@@ -35,9 +35,8 @@ func (r *Registry) await(key RouteKey, wait func(*flight) error, portal *flight,
 			return err
 		}
 	}
-	if portal == nil && copied == nil {
-		return nil
-	}
+	// Also when neither was waited for: the copy may have come into force since
+	// the route was looked for.
 	_, flights = r.joinServices(key, joined)
 	for _, f := range flights {
 		if err := wait(f); err != nil {
