@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tollgate/redistest"
 )
 
 // BenchmarkStart measures how a gateway process starts before a Portal with 1,000
@@ -21,25 +23,33 @@ import (
 //
 // ready-s is the time from the process's start until its first load is over,
 // all-s until every route without a failing service has answered tools/list.
-// fetches is the largest number of fetches at a time until then, refetched how
+// fetches is the largest number of fetches at a time until ready, refetched how
 // often a service that does not fail was asked again in a start: a fetch that was
-// given up because the machine was busy. In "asked", 32
-// callers ask for the routes from the moment the gateway listens; else nobody does
-// before it is ready. Memory and goroutines are the gateway's at the end; live-MB
-// is its heap after a garbage collection.
+// given up because the machine was busy. In "asked", 32 callers ask for the routes
+// from the moment the gateway listens; else nobody does before it is ready. In
+// "redis", copies are written and, from the second start on, read. Memory and
+// goroutines are the gateway's at the end; live-MB is its heap after a garbage
+// collection.
 func BenchmarkStart(b *testing.B) {
 	for _, variant := range []struct {
-		concurrency int
-		asked       bool
-	}{{8, false}, {32, false}, {128, false}, {32, true}} {
+		concurrency  int
+		asked, redis bool
+	}{{8, false, false}, {32, false, false}, {128, false, false}, {32, true, false}, {32, false, true}} {
 		name := fmt.Sprintf("concurrency=%d", variant.concurrency)
 		if variant.asked {
 			name += "/asked"
 		}
+		if variant.redis {
+			name += "/redis"
+		}
 		b.Run(name, func(b *testing.B) {
 			f := newFleet(b, fleetSize{routes: 1000, services: 5, tools: 4, every: 20})
 			f.fetches.takes = 20 * time.Millisecond
-			config := f.config(b, fmt.Sprintf("  fetchConcurrency: %d", variant.concurrency))
+			settings := fmt.Sprintf("  fetchConcurrency: %d", variant.concurrency)
+			if variant.redis {
+				settings += fmt.Sprintf("\nredis: {url: %q}", redistest.Start(b).URL())
+			}
+			config := f.config(b, settings)
 			var total startFigures
 			for b.Loop() {
 				total.add(measureStart(b, f, config, f.wholeRoutes(), variant.asked))

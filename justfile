@@ -30,7 +30,11 @@ lint:
 
 # benchmarks of the call path and of tools/list
 bench:
-    go test -run '^$' -bench . -benchmem ./...
+    go test -run '^$' -bench . -skip '^BenchmarkStart' -benchmem ./...
+
+# starts with thousands of routes: takes minutes, and 6 GB at the end
+bench-start:
+    go test -run '^$' -bench Start -benchtime 1x -timeout 30m .
 
 # every fuzz target for TIME (go test runs one target at a time)
 fuzz TIME="30s":
