@@ -197,7 +197,7 @@ func poisonedDead(tr *redisTrial, p poison) {
 		during.portal, during.bundles, during.ready, shown = "unreachable connect", map[string]string{}, noneReady, "503"
 		during.calls = map[string]string{"claims claims.search": unavailable}
 	case len(ready)+len(missing) == 0:
-		during.bundles, during.ready, shown = map[string]string{}, "200 UP [] []", "404"
+		during.bundles, during.ready, shown = map[string]string{}, noneReady, "404" // the Portal itself has not said so
 	default:
 		during.ready = fmt.Sprint("200 UP ", ready, " ", missing)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -225,6 +226,7 @@ func (f redisFault) outages() (n int, warnings []string) {
 
 func redisFailsWarm(tr *redisTrial, f redisFault) {
 	tr.configure(f.proxied)
+	tr.redisIsWell = f.well
 	tr.well()
 	tr.awaitDue()
 	f.begin(tr)
@@ -253,6 +255,7 @@ func redisFailsWarm(tr *redisTrial, f redisFault) {
 
 func redisFailsCold(tr *redisTrial, f redisFault) {
 	tr.configure(f.proxied)
+	tr.redisIsWell = f.well
 	f.begin(tr)
 	tr.launch()
 	during := phase{
@@ -271,6 +274,9 @@ func redisFailsCold(tr *redisTrial, f redisFault) {
 	tr.holds(steadyKey, "steady.ping")
 	tr.holds(portalKey, "claims", "steady")
 	n, warnings := f.outages()
+	if f.well { // as many as were read: nobody has to when the origins are fast
+		warnings = append(warnings, slices.Repeat([]string{copyDefect}, strings.Count(tr.g.stderr.text(), copyDefect))...)
+	}
 	tr.warned(n, warnings...)
 }
 
@@ -278,6 +284,7 @@ func redisFailsCold(tr *redisTrial, f redisFault) {
 // is of no use either.
 func redisFailsDead(tr *redisTrial, f redisFault) {
 	tr.configure(f.proxied)
+	tr.redisIsWell = f.well
 	tr.seed()
 	f.begin(tr)
 	tr.launch()
@@ -307,6 +314,9 @@ func redisFailsDead(tr *redisTrial, f redisFault) {
 	}
 	tr.originsBack(claimsList, steadyList)
 	n, more := f.outages()
+	if f.well {
+		more = append(more, copyDefect) // of the Portal; without it, no route is known
+	}
 	if f.reads { // nothing was written while that was refused
 		n, more = 0, []string{firstLoadOver}
 	}

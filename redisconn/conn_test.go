@@ -66,7 +66,7 @@ func TestValuesAreBounded(t *testing.T) {
 	server.Do("CONFIG", "RESETSTAT")
 
 	_, err := conn.Get(t.Context(), "big", 1000)
-	if e, ok := errors.AsType[*redisconn.TooLargeError](err); !ok || e.Limit != 1000 {
+	if e, ok := errors.AsType[*redisconn.TooLargeError](err); !ok || e.Limit != 1000 || e.ValueFault() != "too_large" {
 		t.Errorf("got %v, want a TooLargeError", err)
 	}
 	for line := range strings.Lines(server.Do("INFO", "stats")) {
@@ -87,6 +87,9 @@ func TestErrorsAboutAKeyAreAnswers(t *testing.T) {
 	for range 3 {
 		_, err := conn.Get(t.Context(), "list", 10)
 		mustFail(t, err, redisconn.KindReply, "WRONGTYPE")
+		if e, _ := errors.AsType[*redisconn.Error](err); e.ValueFault() != "type" {
+			t.Errorf("the error says %q of the value, want type", e.ValueFault())
+		}
 	}
 	if conn.State().Status != redisconn.StatusUp || log.String() != "" {
 		t.Errorf("a key of the wrong type is an outage: %+v\n%s", conn.State(), log)

@@ -67,9 +67,18 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("redis: the value is longer than %d bytes", e.Limit)
 }
 
-// TooLarge reports true: it tells the error from others to packages that do not
-// know this one.
-func (e *TooLargeError) TooLarge() bool { return true }
+// ValueFault says what is wrong with the value, in one word: "too_large". It
+// tells the error from an outage to packages that do not know this one.
+func (e *TooLargeError) ValueFault() string { return "too_large" }
+
+// ValueFault says what is wrong with the value, in one word: "type", when Redis
+// refused this key as one of another kind; "" when the error is about no value.
+func (e *Error) ValueFault() string {
+	if e.Detail == "WRONGTYPE" {
+		return "type"
+	}
+	return ""
+}
 
 // outage reports whether Redis is not usable after the error.
 func (e *Error) outage() bool {

@@ -19,9 +19,10 @@ import (
 // and a Store that is out of reach fails at once after the first time-out, until
 // it is worth another try. All methods are safe for concurrent use.
 type Store interface {
-	// Get returns the value of a key; nil, nil when there is none. A value of
-	// more than limit bytes is an error that has a method TooLarge() bool, which
-	// says true.
+	// Get returns the value of a key; nil, nil when there is none. An error about
+	// the value itself, as one of more than limit bytes, has a method
+	// ValueFault() string that says what is wrong with it in one word, "too_large"
+	// in that case; with other errors nobody knows what is there.
 	Get(ctx context.Context, key string, limit int) ([]byte, error)
 
 	Set(ctx context.Context, key string, value []byte) error

@@ -28,14 +28,19 @@ func (r *Registry) survive(what string, f func()) (whole bool) {
 }
 
 // readCopy gets a value from the Store. It is nil when there is none, or one
-// that is larger than it can be: that is told of like other defects.
+// that can be seen not to be ours before it is read: that is told of like other
+// defects.
 func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte, error) {
 	value, err := r.store.Get(ctx, key, limit)
-	if oversize, ok := errors.AsType[interface {
+	if faulty, ok := errors.AsType[interface {
 		error
-		TooLarge() bool
-	}](err); ok && oversize.TooLarge() {
-		r.noteDefect(key, tooLarge)
+		ValueFault() string
+	}](err); ok && faulty.ValueFault() != "" {
+		why := foreignFormat // whatever it is, nothing like it is written here
+		if faulty.ValueFault() == string(tooLarge) {
+			why = tooLarge
+		}
+		r.noteDefect(key, why)
 		return nil, nil
 	}
 	if err != nil {

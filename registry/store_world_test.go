@@ -76,8 +76,8 @@ func (s *fakeStore) Get(ctx context.Context, key string, limit int) ([]byte, err
 
 type oversize struct{}
 
-func (oversize) Error() string  { return "too large" }
-func (oversize) TooLarge() bool { return true }
+func (oversize) Error() string      { return "too large" }
+func (oversize) ValueFault() string { return "too_large" }
 
 func (s *fakeStore) Set(ctx context.Context, key string, value []byte) error {
 	if err := s.begin("set " + key); err != nil {

@@ -174,6 +174,8 @@ func TestInfo(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	silent := &fakeRegistry{} // no answer was ever accepted
+	answered, now := withRoutes(), time.Now()
+	answered.status.Portal = &registry.OriginStatus{LastSuccessAt: &now}
 	loading := withRoutes("claims")
 	loading.loading = true
 	type keys = []registry.RouteKey
@@ -186,7 +188,8 @@ func TestReady(t *testing.T) {
 		"all have a list":  {withRoutes("a", "b"), false, Up, ReadinessDetails{keys{"a", "b"}, keys{}, false, false}},
 		"one has":          {withRoutes("a!", "b"), false, Up, ReadinessDetails{keys{"b"}, keys{"a"}, false, false}},
 		"none has":         {withRoutes("a!", "b!"), false, Down, ReadinessDetails{keys{}, keys{"a", "b"}, false, false}},
-		"none is declared": {withRoutes(), false, Up, ReadinessDetails{keys{}, keys{}, false, false}},
+		"none is declared": {answered, false, Up, ReadinessDetails{keys{}, keys{}, false, false}},
+		"a copy has none":  {withRoutes(), false, Down, ReadinessDetails{keys{}, keys{}, false, false}},
 		"nothing is known": {silent, false, Down, ReadinessDetails{keys{}, keys{}, false, false}},
 		"still loading":    {loading, false, Down, ReadinessDetails{keys{"a"}, keys{}, true, false}},
 		"draining":         {withRoutes("a"), true, Down, ReadinessDetails{keys{"a"}, keys{}, false, true}},

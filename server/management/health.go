@@ -48,7 +48,7 @@ type ReadinessDetails struct {
 // Ready reports whether a gateway on reg is ready for requests: the first
 // attempt to load everything is over, and there is a list to serve on at least
 // one route (an empty one counts, and so does one from a copy or a file), or
-// none is declared; and it is not draining. A replica that cannot serve
+// the Portal says that there is none; and it is not draining. A replica that cannot serve
 // anything is not ready; one that lacks a route is.
 func Ready(reg Registry, draining bool) Readiness {
 	status := reg.Status()
@@ -69,12 +69,17 @@ func Ready(reg Registry, draining bool) Readiness {
 	default:
 		details.Loading = true
 	}
-	declared := reg.DeclaredRoutes()
-	serves := len(details.ReadyRoutes) > 0 || declared != nil && len(declared) == 0
+	serves := len(details.ReadyRoutes) > 0 || declaresNothing(reg, status.Portal)
 	if details.Loading || draining || !serves {
 		return Readiness{Down, details}
 	}
 	return Readiness{Up, details}
+}
+
+// declaresNothing reports whether the Portal itself, not a copy of its answer,
+// said that there are no routes.
+func declaresNothing(reg Registry, portal *registry.OriginStatus) bool {
+	return portal != nil && portal.LastSuccessAt != nil && len(reg.DeclaredRoutes()) == 0
 }
 
 type component struct {
