@@ -48,8 +48,8 @@ type ReadinessDetails struct {
 // Ready reports whether a gateway on reg is ready for requests: the first
 // attempt to load everything is over, and there is a list to serve on at least
 // one route (an empty one counts, and so does one from a copy or a file), or
-// the Portal says that there is none; and it is not draining. A replica that cannot serve
-// anything is not ready; one that lacks a route is.
+// the Portal says that there are no routes; and it is not draining. A replica
+// that cannot serve anything is not ready; one that lacks a route is.
 func Ready(reg Registry, draining bool) Readiness {
 	status := reg.Status()
 	details := ReadinessDetails{
