@@ -12,7 +12,8 @@ import (
 
 // watched is a gateway that has seen all there is to see: a route with a Tool
 // Service and one whose Tool Service is not there, a Portal, a Redis that is
-// away, calls that ended in different ways, and one that is in flight.
+// away, calls that ended in different ways, a request that was refused, and a call
+// that is in flight.
 func watched(t *testing.T, flags ...string) *gateway {
 	t.Helper()
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
@@ -52,6 +53,7 @@ func watched(t *testing.T, flags ...string) *gateway {
 	}
 	// On another route: an unknown tool uses up what its route may be checked.
 	g.modern(t, "lookup", "tools/call", "nothing", `"name":"nothing"`)
+	g.modern(t, "nowhere", "tools/list", "", "")
 	done := make(chan struct{})
 	go func() { // the test may be over before it is answered
 		defer close(done)

@@ -203,6 +203,9 @@ func (s *Server) refuse(w http.ResponseWriter, x *exchange, err error) {
 	f := asFailure(err)
 	x.span.failed(f, x.modern)
 	s.logFailure(x.ctx, f)
+	if o := s.core.observer; o != nil {
+		o.RequestRefused(f.reason())
+	}
 	f.setHeaders(w.Header())
 	w.Header().Set("Content-Type", "application/json")
 	x.begun.Store(true)

@@ -6,10 +6,15 @@ import (
 	"tollgate/registry"
 )
 
-// Observer hears of every tool call: metrics are made from it. Both methods are
-// called in the goroutine of the call, by many calls at once, and must return
-// at once.
+// Observer hears of every tool call, and of the HTTP requests that came to
+// nothing: metrics are made from it. The methods are called in the goroutine of
+// the request, by many at once, and must return at once.
 type Observer interface {
+	// RequestRefused is called for an HTTP request that was answered with an error
+	// before it could become a call or anything else, with the error's
+	// data.reason: one of a closed set of words.
+	RequestRefused(reason string)
+
 	// CallStarted is called when a call begins.
 	CallStarted()
 

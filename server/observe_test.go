@@ -16,12 +16,19 @@ type eventLog struct {
 	mu      sync.Mutex
 	started int
 	ended   []CallEvent
+	refused []string
 }
 
 func (l *eventLog) CallStarted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.started++
+}
+
+func (l *eventLog) RequestRefused(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = append(l.refused, reason)
 }
 
 func (l *eventLog) CallEnded(e CallEvent) {
@@ -89,12 +96,21 @@ func TestEveryCallIsObservedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatNeverBecomesACallIsNotObserved(t *testing.T) {
+func TestWhatNeverBecomesACallIsRefused(t *testing.T) {
 	log := new(eventLog)
 	g := newGateway(t, func(o *Options) { o.Observer = log })
 	g.modern(methodList, "")
+	g.call(true, "claims.echo", `{}`)
+	if log.refused != nil {
+		t.Errorf("answered requests were refused: %q", log.refused)
+	}
+	log.started, log.ended = 0, nil
 	g.postTo("/mcp/nowhere", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
+	g.postTo("/mcp/claims", `{"jsonrpc":"2.0","id":1,"method":"tools/`)
 	if log.started != 0 || len(log.ended) != 0 {
-		t.Errorf("%d started, %v ended", log.started, log.ended)
+		t.Errorf("%d calls started, %v ended", log.started, log.ended)
+	}
+	if diff := cmp.Diff([]string{"route_not_found", "parse_error"}, log.refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 }

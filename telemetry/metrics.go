@@ -40,6 +40,7 @@ type Metrics struct {
 	options  MetricsOptions
 	gatherer *prometheus.Registry
 
+	refused          *prometheus.CounterVec
 	inFlight         prometheus.Gauge
 	calls            *prometheus.CounterVec
 	callDuration     *prometheus.HistogramVec
@@ -94,6 +95,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m := &Metrics{
 		options:  o,
 		gatherer: prometheus.NewRegistry(),
+		refused:  counter("tollgate_requests_refused_total", "HTTP requests answered with an error before they became a call, by reason.", "reason"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tollgate_calls_in_flight", Help: "Tool calls in the gateway now."}),
 		calls: counter("tollgate_calls_total", "Tool calls, by how they ended. The service is empty when the tool is not known.",
 			"route", "service", "outcome"),
@@ -126,6 +128,9 @@ func NewMetrics(o MetricsOptions) *Metrics {
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{})
 }
+
+// RequestRefused implements server.Observer.
+func (m *Metrics) RequestRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
 
 // CallStarted implements server.Observer.
 func (m *Metrics) CallStarted() { m.inFlight.Inc() }

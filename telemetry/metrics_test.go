@@ -283,6 +283,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 	})
 	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true})
 	m.Checked(registry.Check{Service: "a", Result: registry.CheckFailed, Kind: registry.FailedTimeout})
+	m.RequestRefused("route_not_found")
 	families, err := m.gatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 	want := []string{
 		"tollgate_build_info", "tollgate_bundle_status", "tollgate_call_duration_seconds", "tollgate_calls_in_flight", "tollgate_calls_total",
 		"tollgate_cost_header_missing_total", "tollgate_portal_status", "tollgate_ready", "tollgate_redis_failures", "tollgate_redis_up",
-		"tollgate_registry_check_duration_seconds", "tollgate_registry_check_failures_total", "tollgate_registry_checks_total",
+		"tollgate_registry_check_duration_seconds", "tollgate_registry_check_failures_total", "tollgate_registry_checks_total", "tollgate_requests_refused_total",
 		"tollgate_route_refused", "tollgate_route_snapshot", "tollgate_route_snapshot_age_seconds", "tollgate_route_tools",
 		"tollgate_upstream_duration_seconds", "tollgate_upstream_in_flight",
 	}
