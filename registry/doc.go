@@ -47,7 +47,7 @@
 //
 // The outside. registry.go assembles it as a [Registry]; refresh_notify.go
 // tells who listens of new lists; status.go
-// shows an operator the state. told.go decides what the log says at which level:
+// shows an operator the state. log.go decides what the log says at which level:
 // an origin that goes back and forth does not fill it.
 //
 // # Concurrency

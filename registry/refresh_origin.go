@@ -144,7 +144,7 @@ func (r *Registry) succeeded(o *origin, next time.Duration) {
 	now := time.Now()
 	o.record.lastSuccess, o.record.lastAttempt = now, now
 	o.record.failures, o.record.backoff, o.record.failure = 0, 0, nil
-	over, vain := o.record.outage.set(false, r.now()) == ends, o.record.vain
+	over, vain := o.record.outage.set(false, r.now()), o.record.vain
 	o.mu.Unlock()
 	o.next.Store(int64(next))
 	if over {
@@ -166,11 +166,10 @@ func (r *Registry) failed(o *origin, failure *Failure) {
 	}
 	failures, delay := o.record.failures, retryDelay(r.config.RetryInterval, o.record.backoff)
 	level := o.record.tell(failure.Kind, r.now())
-	flapping := o.record.outage.asFlapping()
 	o.mu.Unlock()
 	o.next.Store(int64(r.now() + delay))
 	r.log.LogAttrs(r.ctx, level, "registry origin failed", o.who, slog.String("kind", string(failure.Kind)),
-		slog.String("detail", failure.Detail), slog.Int("failures", failures), slog.Duration("retryIn", delay), flapping)
+		slog.String("detail", failure.Detail), slog.Int("failures", failures), slog.Duration("retryIn", delay))
 }
 
 // maxReported bounds the kinds of failure the log tells of in one outage.
@@ -181,14 +180,11 @@ const maxReported = 8
 // once in an outage.
 func (rec *record) tell(kind FailureKind, now time.Duration) slog.Level {
 	rec.vain++
-	switch rec.outage.set(true, now) {
-	case begins:
+	if rec.outage.set(true, now) {
 		rec.vain, rec.reported = 1, []FailureKind{kind}
 		return slog.LevelWarn
-	case flaps:
-		return slog.LevelWarn
 	}
-	if rec.outage.flapping || len(rec.reported) >= maxReported || slices.Contains(rec.reported, kind) {
+	if !rec.outage.told || len(rec.reported) >= maxReported || slices.Contains(rec.reported, kind) {
 		return slog.LevelDebug
 	}
 	rec.reported = append(rec.reported, kind)
@@ -217,15 +213,14 @@ func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck
 		o.record.awaitsSecond, o.record.emptySince = true, now
 	}
 	recheck = o.record.emptySince + r.config.EmptyConfirm
-	told := nothing
+	told := false
 	if wait = now < recheck; wait {
 		told = o.record.hollow.set(true, now)
 	}
-	flapping := o.record.hollow.asFlapping()
 	o.mu.Unlock()
-	if told != nothing {
+	if told {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry origin says it has nothing; what it had stays until a second answer agrees",
-			o.who, slog.Duration("earliest", r.config.EmptyConfirm), flapping)
+			o.who, slog.Duration("earliest", r.config.EmptyConfirm))
 	}
 	return wait, recheck
 }

@@ -81,7 +81,6 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 	next := now + r.config.Portal.RefreshTTL
 	if doc.notModified {
 		o.emptyOver(now)
-		r.settleAll()
 		r.succeeded(o, next)
 		r.keeper.checked(r, portalCopyKey)
 		return CheckNotModified
@@ -97,7 +96,6 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 	}
 	o.emptyOver(now)
 	routes, changed := r.portalSays(answer, doc)
-	r.settleAll()
 	r.succeeded(o, next)
 	r.keeper.changed(r, portalCopyKey)
 	r.loader.add(r, routes)
@@ -105,13 +103,6 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 		return CheckChanged
 	}
 	return CheckUnchanged
-}
-
-// settleAll is settle for all routes.
-func (r *Registry) settleAll() {
-	for _, rt := range r.known().routes {
-		r.settle(rt)
-	}
 }
 
 // portalSays is apply for an answer made of doc.
@@ -243,21 +234,20 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
 	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
-	rt.noteUnsettled()
 	route := slog.String("route", string(rt.key))
 	switch {
-	case told == ends:
+	case told && len(breaches) == 0:
 		r.log.LogAttrs(r.ctx, slog.LevelInfo, declarationValid, route)
 		return
 	case len(breaches) == 0:
 		return
-	case told != nothing:
+	case told:
 		level = slog.LevelWarn
-	case !same && !rt.invalid.flapping:
+	case !same && rt.invalid.told:
 		level = rt.levelOfMore(slog.LevelWarn, r.now())
 	case same:
 		return
 	}
 	r.log.LogAttrs(r.ctx, level, "route declaration is invalid; the route stays as it was", route,
-		slog.String("detail", invalid(InvalidRegistry, breaches).Detail), rt.invalid.asFlapping())
+		slog.String("detail", invalid(InvalidRegistry, breaches).Detail))
 }

@@ -21,8 +21,6 @@ type route struct {
 	retryAt atomic.Int64  // when a refused merge may cause a check again, in Registry time
 	copied  copyReader
 
-	unsettled atomic.Bool // some alarm below is flapping: settle may have something to tell
-
 	mu       sync.Mutex   // held while the route changes: publications are in order
 	declared []Service    // the last-good declaration, sorted by key; nil = there never was one
 	services []*service   // parallel to declared
@@ -251,23 +249,21 @@ func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	rt.logged = out.refused
 	level := slog.LevelDebug
 	// A refusal is over when nothing is refused: not when another reason is left.
-	told := rt.refusal.set(out.faulty || rt.refusal.on && out.refused != "", r.now())
-	rt.noteUnsettled()
+	told := rt.refusal.set(out.faulty || rt.refusal.told && out.refused != "", r.now())
 	if out.refused == "" {
-		if told == ends {
+		if told {
 			level = slog.LevelInfo
 		}
 		r.log.LogAttrs(r.ctx, level, servesNewest, route)
 		return
 	}
 	switch {
-	case told != nothing:
+	case told:
 		level = slog.LevelWarn
-	case out.faulty && !rt.refusal.flapping:
+	case out.faulty && rt.refusal.told:
 		level = rt.levelOfMore(slog.LevelWarn, r.now())
 	}
-	r.log.LogAttrs(r.ctx, level, "route does not serve the newest manifests", route, slog.String("reason", out.refused),
-		rt.refusal.asFlapping())
+	r.log.LogAttrs(r.ctx, level, "route does not serve the newest manifests", route, slog.String("reason", out.refused))
 	for _, key := range slices.Sorted(maps.Keys(out.breached)) {
 		r.log.LogAttrs(r.ctx, level, "manifest is invalid on this route", route,
 			slog.String("service", string(key)), slog.String("detail", invalid(InvalidManifest, out.breached[key]).Detail))
@@ -287,27 +283,6 @@ func (rt *route) levelOfMore(wanted slog.Level, now time.Duration) slog.Level {
 		return wanted
 	}
 	return slog.LevelDebug
-}
-
-// noteUnsettled remembers whether settle may have something to tell.
-func (rt *route) noteUnsettled() { rt.unsettled.Store(rt.refusal.flapping || rt.invalid.flapping) }
-
-// settle tells of what came and went on a route that it has been gone for a
-// while. Checks that change nothing cause it: there is no other moment.
-func (r *Registry) settle(rt *route) {
-	if !rt.unsettled.Load() {
-		return // nearly always: a check of a service must not wait for its routes' locks
-	}
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	defer rt.noteUnsettled()
-	now, route := r.now(), slog.String("route", string(rt.key))
-	if rt.refusal.set(rt.refusal.on, now) == ends {
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, servesNewest, route)
-	}
-	if rt.invalid.set(rt.invalid.on, now) == ends {
-		r.log.LogAttrs(r.ctx, slog.LevelInfo, declarationValid, route)
-	}
 }
 
 // awaitsFirst reports whether some enabled service's first answer is still to

@@ -129,9 +129,6 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
-	for _, rt := range r.users(s) {
-		r.settle(rt)
-	}
 	if !doc.notModified {
 		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}

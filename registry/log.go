@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"log/slog"
 	"maps"
 	"time"
 )
@@ -12,66 +11,22 @@ import (
 // once (remarks) or at a bounded rate (budget). What is not told is in the log
 // at DEBUG all the same.
 
-// steadyAfter is how long a condition must be gone to count as over once it has
-// come back soon after it ended.
-const steadyAfter = time.Minute
-
-// alarm decides which changes of a condition are told. One that begins again
-// within steadyAfter of its end is told as flapping; from then on nothing is told
-// until it stays as it is for that long. The zero value is off.
+// alarm decides which episodes of a condition are told: the beginning of each that
+// is within its budget, and the end of each that was told, so that the log's last
+// word is never a condition that is over. An episode beyond the budget is told
+// when it is noted again and there is room.
 type alarm struct {
-	on       bool
-	flapping bool
-	changed  time.Duration // when it last began or ended
-	known    bool          // it began once
+	told  bool // the log's last word is that the condition holds
+	lines budget
 }
 
-// news is what an alarm has to tell.
-type news int
-
-const (
-	nothing news = iota
-	begins
-	flaps // it begins again right after it ended
-	ends
-)
-
-// set notes whether the condition holds now. Noting what is known already may
-// be news, too: that it has ended for good.
-func (a *alarm) set(on bool, now time.Duration) news {
-	steady := !a.known || now-a.changed >= steadyAfter
-	if on == a.on {
-		if a.flapping && steady {
-			a.flapping = false
-			if !on {
-				return ends
-			}
-		}
-		return nothing
+// set notes whether the condition holds now and reports whether to tell of it.
+func (a *alarm) set(on bool, now time.Duration) (news bool) {
+	if on == a.told {
+		return false
 	}
-	a.on, a.changed, a.known = on, now, true
-	switch wasFlapping := a.flapping; {
-	case !on && wasFlapping:
-		return nothing
-	case !on:
-		return ends
-	case steady:
-		a.flapping = false
-		return begins
-	case wasFlapping:
-		return nothing
-	}
-	a.flapping = true
-	return flaps
-}
-
-// asFlapping marks a line of a condition after which the log is silent; it is no
-// attribute of others.
-func (a *alarm) asFlapping() slog.Attr {
-	if !a.flapping {
-		return slog.Attr{}
-	}
-	return slog.Bool("flapping", true)
+	a.told = on && a.lines.take(someLines, now)
+	return a.told == on
 }
 
 // remarks are what was told of one subject's contents.

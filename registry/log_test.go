@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,35 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func TestAlarm(t *testing.T) {
-	type step struct {
-		at   int // seconds
-		on   bool
-		want news
-	}
-	for name, steps := range map[string][]step{
-		"never on":                    {{0, false, nothing}, {1000, false, nothing}},
-		"on from the beginning":       {{0, true, begins}, {5, true, nothing}, {500, true, nothing}, {501, false, ends}},
-		"again after a minute":        {{0, true, begins}, {5, false, ends}, {65, true, begins}, {66, false, ends}},
-		"again within a minute":       {{0, true, begins}, {5, false, ends}, {64, true, flaps}, {66, false, nothing}, {70, true, nothing}},
-		"gone for good":               {{0, true, begins}, {5, false, ends}, {10, true, flaps}, {15, false, nothing}, {74, false, nothing}, {75, false, ends}, {200, false, nothing}},
-		"there for good":              {{0, true, begins}, {5, false, ends}, {10, true, flaps}, {15, true, nothing}, {70, true, nothing}, {80, false, ends}},
-		"anew after flapping":         {{0, true, begins}, {5, false, ends}, {10, true, flaps}, {15, false, nothing}, {75, false, ends}, {80, true, begins}},
-		"anew, and nobody looked":     {{0, true, begins}, {5, false, ends}, {10, true, flaps}, {15, false, nothing}, {75, true, begins}, {76, false, ends}},
-		"flaps again and again":       {{0, true, begins}, {1, false, ends}, {2, true, flaps}, {3, false, nothing}, {4, true, nothing}, {5, false, nothing}, {6, true, nothing}},
-		"on again after a long spell": {{0, true, begins}, {100, false, ends}, {101, true, flaps}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var a alarm
-			for _, s := range steps {
-				if got := a.set(s.on, time.Duration(s.at)*time.Second); got != s.want {
-					t.Fatalf("at %d s, on %t: %d, want %d", s.at, s.on, got, s.want)
-				}
-			}
-		})
-	}
-}
 
 func TestRemarks(t *testing.T) {
 	var m remarks
@@ -124,6 +96,8 @@ func TestOriginsThatGoBackAndForthDoNotFillTheLog(t *testing.T) {
 		list      = "INFO route has a new tool list"
 		removed   = "INFO route removed"
 		misfit    = "WARN manifest is invalid on this route"
+
+		atRate = someLines + 60 // of what is told at a bounded rate
 	)
 	plant := map[string][]svc{"plant": {alpha}}
 	full := says(manifestOf("alpha", "a.one", "a.two"))
@@ -131,35 +105,35 @@ func TestOriginsThatGoBackAndForthDoNotFillTheLog(t *testing.T) {
 	odd := says(`{"bundleId":"alpha","tools":[{"name":"a.one","description":"x","inputSchema":{"type":"object","properties":{"p":{"type":"string","pattern":"\\h"}}},"_meta":{"version":"1"}}]}`)
 	for name, test := range map[string]struct {
 		url     string
-		answers []page // by turns; the first is the one it begins and ends with
-		hour    map[string]int
-		after   map[string]int // of the ten minutes
+		answers []page         // by turns; the first is the one it begins and ends with
+		most    map[string]int // of each message, in that time; every other is told never
+		ends    string         // the message that is the log's last word, and comes as often as each of most; "" = none
 	}{
 		"a service fails every other time": {alpha.url(), []page{full, status(500, "")},
-			map[string]int{failed: 2, recovered: 1}, map[string]int{recovered: 1}},
+			map[string]int{failed: atRate, recovered: atRate}, recovered},
 		"the Portal fails every other time": {portalURL, []page{declared, status(500, "")},
-			map[string]int{failed: 2, recovered: 1}, map[string]int{recovered: 1}},
+			map[string]int{failed: atRate, recovered: atRate}, recovered},
 		"a service fails every third time, each time otherwise": {alpha.url(), []page{full, status(500, ""), status(502, "")},
-			map[string]int{failed: 2, changed: 1, recovered: 1}, map[string]int{recovered: 1}},
+			map[string]int{failed: atRate, changed: atRate, recovered: atRate}, recovered},
 		"a service is empty every other time": {alpha.url(), []page{full, says(manifestOf("alpha"))},
-			map[string]int{empty: 2}, nil},
+			map[string]int{empty: atRate}, ""},
 		"the Portal is empty every other time": {portalURL, []page{declared, says(portalAnswer(nil))},
-			map[string]int{empty: 2}, nil},
+			map[string]int{empty: atRate}, ""},
 		"two contents of the same version": {alpha.url(), []page{full, says(manifestOf("alpha", "a.one@:x", "a.two@:y"))},
-			map[string]int{versions: 2, list: 69}, nil},
+			map[string]int{versions: 2, list: atRate}, ""},
 		"three contents, one without the tools": {alpha.url(), []page{full, says(manifestOf("alpha", "a.one@:x", "a.two@:y")), says(manifestOf("alpha", "a.three"))},
-			map[string]int{versions: 2, list: 69}, nil},
+			map[string]int{versions: 2, list: atRate}, ""},
 		"a manifest with something odd": {alpha.url(), []page{full, odd},
-			map[string]int{remark: 1, versions: 1, list: 69}, nil},
+			map[string]int{remark: 1, versions: 1, list: atRate}, ""},
 		"a misfit every other time": {alpha.url(), []page{full, says(manifestOf("alpha", "b.one"))},
-			map[string]int{refused: 2, misfit: 2, again: 1}, map[string]int{again: 1}},
+			map[string]int{refused: atRate, misfit: atRate, again: atRate}, again},
 		"an invalid entry every other time": {portalURL, []page{declared, says(`{"routes":[{"routeKey":"plant","toolServices":[{}]}]}`)},
-			map[string]int{invalid: 2, valid: 1}, map[string]int{valid: 1}},
+			map[string]int{invalid: atRate, valid: atRate}, valid},
 		"entries invalid in ever new ways": {portalURL, []page{declared,
 			says(`{"routes":[{"routeKey":"plant","toolServices":[{}]}]}`), says(`{"routes":[{"routeKey":"plant","toolServices":{}}]}`)},
-			map[string]int{invalid: 3, valid: 1}, map[string]int{valid: 1}},
+			map[string]int{invalid: 2 * atRate, valid: atRate}, valid},
 		"a route that comes and goes": {portalURL, []page{declared, says(portalAnswer(map[string][]svc{"plant": {alpha}, "lab": {}}))},
-			map[string]int{removed: 1060}, nil},
+			map[string]int{removed: manyLines + 60}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
@@ -168,65 +142,108 @@ func TestOriginsThatGoBackAndForthDoNotFillTheLog(t *testing.T) {
 				r := w.loaded(t, onDemand, func(o *Options) {
 					o.Logger = slog.New(slog.NewJSONHandler(&w.log, nil)) // without the thousands at DEBUG
 				})
-				turn := 0
-				w.put(test.url, func(req *http.Request) (*http.Response, error) {
-					turn++
-					return test.answers[turn%len(test.answers)](req)
-				})
-				// ask for so many seconds, and see which messages were told how often.
-				// Those that are budgeted may be fewer.
-				listen := func(phase string, seconds int, want map[string]int) {
-					t.Helper()
-					w.log.mu.Lock()
-					w.log.lines = nil
-					w.log.mu.Unlock()
+				askFor := func(seconds int) {
 					for range seconds {
 						time.Sleep(time.Second)
 						ask(t, r, "plant")
 					}
 					synctest.Wait()
-					got := w.log.told(t)
-					for _, budgeted := range []string{list, removed} {
-						if n := got[budgeted]; n > 0 && n <= want[budgeted] {
-							got[budgeted] = want[budgeted]
-						}
-					}
-					if len(want) == 0 && len(got) == 0 {
-						return
-					}
-					if diff := cmp.Diff(want, got); diff != "" {
-						t.Errorf("%s (-want +got)\n%s", phase, diff)
+				}
+				turn := 0
+				w.put(test.url, func(req *http.Request) (*http.Response, error) {
+					turn++
+					return test.answers[turn%len(test.answers)](req)
+				})
+				askFor(3600)
+				w.put(test.url, test.answers[0])
+				askFor(40) // whatever retry clock there is
+				got := w.log.told(t)
+				for message, n := range got {
+					if n > test.most[message] {
+						t.Errorf("%q is told %d times in an hour, want at most %d", message, n, test.most[message])
 					}
 				}
-				listen("the hour", 3600, test.hour)
-				w.put(test.url, test.answers[0])
-				time.Sleep(30 * time.Second) // whatever retry clock there is
-				ask(t, r, "plant")
-				listen("the ten minutes", 600, test.after)
+				for message := range test.most {
+					if got[message] == 0 {
+						t.Errorf("%q is never told", message)
+					}
+				}
+				if test.ends != "" {
+					_, want, _ := strings.Cut(test.ends, " ")
+					if lines := w.log.with(); !strings.Contains(lines[len(lines)-1], want) {
+						t.Errorf("all is well, and the log's last word is %s", lines[len(lines)-1])
+					}
+					for _, begins := range []string{failed, refused, invalid} {
+						if n := got[begins]; n > 0 && n != got[test.ends] && test.most[begins] == atRate {
+							t.Errorf("%q is told %d times, its end %d times", begins, n, got[test.ends])
+						}
+					}
+				}
+				askFor(600)
+				if diff := cmp.Diff(got, w.log.told(t)); diff != "" {
+					t.Errorf("told while nothing happens (-before +after)\n%s", diff)
+				}
 			})
 		})
 	}
 }
 
-// An outage that comes long after another one is told as the first one was.
+// Every outage is told, and its end, also when the next one comes soon.
 func TestEveryOutageIsTold(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
-		r := w.loaded(t)
+		r := w.loaded(t, onDemand)
 		for range 5 {
 			w.down(alpha.url())
-			time.Sleep(301 * time.Second)
+			time.Sleep(time.Second)
 			ask(t, r, "plant")
 			w.serve(alpha, "a.one", "a.two")
-			time.Sleep(30 * time.Second)
+			time.Sleep(10 * time.Second)
 			ask(t, r, "plant")
 		}
 		want := map[string]int{"WARN registry origin failed": 5, "INFO registry origin recovered": 5}
 		if diff := cmp.Diff(want, w.log.told(t)); diff != "" {
 			t.Errorf("told (-want +got)\n%s", diff)
 		}
-		if got := w.log.with("flapping"); len(got) != 0 {
-			t.Errorf("outages five minutes apart are no flapping: %q", got)
+	})
+}
+
+// An outage that begins when there were too many is told when there is room, if it
+// lasts; and then its end is, too.
+func TestOutageThatLastsIsToldHoweverManyWereBefore(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t, onDemand)
+		for range 3 * someLines {
+			w.down(alpha.url())
+			time.Sleep(time.Second)
+			ask(t, r, "plant")
+			w.serve(alpha, "a.one", "a.two")
+			time.Sleep(5 * time.Second)
+			ask(t, r, "plant")
+		}
+		last := func() string {
+			lines := w.log.with()
+			for _, line := range slices.Backward(lines) {
+				if !strings.Contains(line, `"level":"DEBUG"`) {
+					return line
+				}
+			}
+			return ""
+		}
+		w.down(alpha.url())
+		for range 120 {
+			time.Sleep(time.Second)
+			ask(t, r, "plant")
+		}
+		if got := last(); !strings.Contains(got, `"registry origin failed"`) {
+			t.Errorf("after two minutes without an answer the log's last word is %s", got)
+		}
+		w.serve(alpha, "a.one", "a.two")
+		time.Sleep(40 * time.Second)
+		ask(t, r, "plant")
+		if got := last(); !strings.Contains(got, `"registry origin recovered"`) {
+			t.Errorf("after the recovery the log's last word is %s", got)
 		}
 	})
 }
