@@ -1,7 +1,11 @@
 package registry
 
 import (
+	"fmt"
+	"log/slog"
 	"maps"
+	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -77,3 +81,21 @@ const (
 	someLines = 10
 	manyLines = 1000
 )
+
+// panicBudget is the budget of panics that are told, whoever they come from.
+type panicBudget struct {
+	mu    sync.Mutex
+	lines budget
+}
+
+// logPanic tells of a bug; who says whose it was. What an origin sends, or what
+// is read of a copy, may set it off every time.
+func (r *Registry) logPanic(message string, who slog.Attr, p any) {
+	r.panics.mu.Lock()
+	level := slog.LevelDebug
+	if r.panics.lines.take(someLines, r.now()) {
+		level = slog.LevelError
+	}
+	r.panics.mu.Unlock()
+	r.log.LogAttrs(r.ctx, level, message, who, slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+}

@@ -2,8 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"time"
 )
 
@@ -41,7 +39,7 @@ func (r *Registry) fly(o *origin) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.logPanic(o, "panic while telling of a registry check", p)
+			r.logPanic("panic while telling of a registry check", o.who, p)
 		}
 	}()
 	r.onCheck(c)
@@ -51,19 +49,10 @@ func (r *Registry) fly(o *origin) {
 func (r *Registry) checked(o *origin) (result CheckResult) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.logPanic(o, "panic in a registry check", p)
+			r.logPanic("panic in a registry check", o.who, p)
 			r.failed(o, &Failure{Kind: FailedInternal, Detail: fmt.Sprintf("panic: %v", p)})
 			result = CheckFailed
 		}
 	}()
 	return o.check(r.ctx)
-}
-
-// logPanic tells of a bug. What an origin sends may set it off at every check.
-func (r *Registry) logPanic(o *origin, message string, p any) {
-	level := slog.LevelDebug
-	if o.panics.take(someLines, r.now()) {
-		level = slog.LevelError
-	}
-	r.log.LogAttrs(r.ctx, level, message, o.who, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }

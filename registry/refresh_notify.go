@@ -1,9 +1,7 @@
 package registry
 
 import (
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 )
 
@@ -76,8 +74,7 @@ func (n *notices) take(key RouteKey) (s *Snapshot, ok bool) {
 func (n *notices) tellOne(r *Registry, key RouteKey, s *Snapshot) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.LogAttrs(r.ctx, slog.LevelError, "panic while telling of a new tool list", slog.String("route", string(key)),
-				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+			r.logPanic("panic while telling of a new tool list", slog.String("route", string(key)), p)
 		}
 	}()
 	n.tell(key, s)

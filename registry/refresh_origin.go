@@ -24,8 +24,6 @@ type origin struct {
 	// closed meanwhile. It runs in a flight only.
 	check func(ctx context.Context) CheckResult
 
-	panics budget // of panics that are told; of the flight alone
-
 	// allLoaded reports whether nobody lacks a list for want of this origin. Until
 	// then its retry clock does not double.
 	allLoaded func() bool
@@ -97,8 +95,6 @@ func (o *origin) mayRecheck(now time.Duration) bool { return o.due(now) || !o.fa
 // nil when there is neither. wanted is asked after there was no flight to be
 // seen: one that ended a moment ago has moved the clock by then, so that
 // whoever found the origin due before that does not fetch again.
-//
-// The new flight has no caller: it ends by its own bounds or with the Registry.
 func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	if f := o.flight.Load(); f != nil {
 		return f
@@ -107,16 +103,24 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 		return nil
 	}
 	f := &flight{began: r.now(), done: make(chan struct{})}
-	fly := func() {
+	return r.launchLocked(&o.flight, f, func() { r.fly(o) })
+}
+
+// launchLocked puts f into its slot, which is empty, while run runs. It returns
+// f, or nil when the Registry is closed.
+//
+// The flight has no caller: it ends by its own bounds or with the Registry.
+func (r *Registry) launchLocked(slot *atomic.Pointer[flight], f *flight, run func()) *flight {
+	slot.Store(f) // before run can end, and the slot be cleared
+	launched := r.spawnLocked(func() {
 		// In this order: whoever done releases may ask again at once, and must
 		// not join a flight whose outcome is what made it ask.
 		defer close(f.done)
-		defer o.flight.Store(nil)
-		r.fly(o)
-	}
-	o.flight.Store(f) // before fly can end, and clear it
-	if !r.spawnLocked(fly) {
-		o.flight.Store(nil)
+		defer slot.Store(nil)
+		run()
+	})
+	if !launched {
+		slot.Store(nil)
 		return nil
 	}
 	return f

@@ -105,7 +105,8 @@ type Registry struct {
 	born      time.Time   // zero of Registry times
 
 	portal    *portal // nil: routes are static
-	removals  budget  // of removed routes that are told; of the Portal's flight
+	removals  budget  // of removed routes that are told; under portal.applying
+	panics    panicBudget
 	index     atomic.Pointer[index]
 	indexed   chan struct{} // closed when there is an index
 	loader    loader

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,8 +18,7 @@ import (
 func (r *Registry) survive(what string, f func()) (whole bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.LogAttrs(r.ctx, r.keeper.panicLevel(r.now()), "panic in the registry", slog.String("at", what),
-				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			r.logPanic("panic in the registry", slog.String("at", what), p)
 		}
 	}()
 	f()
@@ -97,18 +95,10 @@ func (r *Registry) joinCopy(c *copyReader, wanted func() bool, read func()) *fli
 		return nil
 	}
 	f := &flight{began: r.now(), done: make(chan struct{}), copy: true}
-	c.flight.Store(f)
-	fly := func() {
-		defer close(f.done)
-		defer c.flight.Store(nil)
+	return r.launchLocked(&c.flight, f, func() {
 		r.survive("the reading of a copy", read)
 		c.next.Store(int64(r.now() + r.config.RetryInterval))
-	}
-	if !r.spawnLocked(fly) {
-		c.flight.Store(nil)
-		return nil
-	}
-	return f
+	})
 }
 
 // joinPortalCopy is joinCopy for the Portal's copy, which is of use while no

@@ -19,7 +19,6 @@ type keeper struct {
 	known   map[string]*kept // by key in the Store
 	queue   []*kept
 	working bool
-	panics  budget
 }
 
 // kept is what this process knows of one value in the Store.
@@ -63,17 +62,6 @@ func (k *keeper) defective(key string, why defect) bool {
 	}
 	c.why = why
 	return why != sound
-}
-
-// panicLevel is the level at which a panic is told: a value may set one off
-// every time it is read.
-func (k *keeper) panicLevel(now time.Duration) slog.Level {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.panics.take(someLines, now) {
-		return slog.LevelError
-	}
-	return slog.LevelDebug
 }
 
 // changed has values written whose content may have changed.
