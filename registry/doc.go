@@ -28,9 +28,9 @@
 // it is due, the one check under way that everybody who needs it waits for, and
 // the retry clock that a failure starts. The Portal (refresh_portal.go) and
 // each service at each address (refresh_service.go) is an origin.
-// refresh_check.go tells who counts checks. An accepted
-// Portal answer makes a new index of routes; an accepted manifest makes the
-// routes that use it merge anew (refresh_route.go).
+// refresh_check.go tells who counts checks. An accepted Portal answer makes a new
+// index of routes; an accepted manifest makes the routes that use it merge anew
+// (refresh_route.go).
 //
 // Copies. A [Store] keeps what was last good for replicas that start while the
 // origins are down: one value for the Portal and one for each route. store.go is
@@ -45,10 +45,10 @@
 // refresh_watch.go for subscribers, refresh_now.go for an operator. Nothing else
 // starts a fetch or reads a copy.
 //
-// The outside. registry.go assembles it as a [Registry]; refresh_notify.go
-// tells who listens of new lists; status.go
-// shows an operator the state. log.go decides what the log says at which level:
-// an origin that goes back and forth does not fill it.
+// The outside. registry.go assembles it as a [Registry]; refresh_notify.go tells
+// who listens of new lists; status.go shows an operator the state. log.go decides
+// what the log says at which level: an origin that goes back and forth does not
+// fill it.
 //
 // # Concurrency
 //

@@ -29,9 +29,8 @@ func (r *Registry) await(key RouteKey, wait func(*flight) error, portal *flight,
 			return err
 		}
 	}
-	copied := r.joinPortalCopy() // still no answer: the copy stands in
-	if copied != nil {
-		if err := wait(copied); err != nil {
+	if f := r.joinPortalCopy(); f != nil { // still no answer: the copy stands in
+		if err := wait(f); err != nil {
 			return err
 		}
 	}

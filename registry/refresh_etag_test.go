@@ -71,7 +71,7 @@ func TestNotModifiedIsASuccess(t *testing.T) {
 			t.Errorf("the next check is in %v, want the TTL", got)
 		}
 		st := r.Status()
-		for name, o := range map[string]OriginStatus{"Portal": *st.Portal, "service": st.Routes[0].Bundles[0].OriginStatus} {
+		for name, o := range map[string]OriginStatus{"Portal": st.Portal.OriginStatus, "service": st.Routes[0].Bundles[0].OriginStatus} {
 			if o.Condition != Healthy || !o.LastSuccessAt.Equal(w.began.Add(300*time.Second)) {
 				t.Errorf("the %s is %s, last success at %v", name, o.Condition, o.LastSuccessAt)
 			}

@@ -12,10 +12,14 @@ import (
 // portal is the origin of routes.
 type portal struct {
 	origin
-	missAt   time.Duration // when an unknown route may cause a check again; under Registry.mu
-	known    tagged[index] // the index in force with the ETag of its answer; of the flight alone
-	copied   copyReader
-	applying sync.Mutex // held while an answer or a copy comes into force
+	missAt     time.Duration // when an unknown route may cause a check again; under Registry.mu
+	tag        tagged[index] // the index in force with the ETag of its answer; of the flight alone
+	copyReader copyReader
+
+	// applying is held while an answer or a copy comes into force. Nobody else
+	// writes Registry.index and route.declared, so that its holder reads them
+	// without another lock. Static routes come into force once, in Start.
+	applying sync.Mutex
 }
 
 // index is one accepted registry answer. It is immutable; the routes and
@@ -29,8 +33,8 @@ type index struct {
 	users    map[*service][]*route // in the order of route keys
 }
 
-// known returns the index in force, empty when no answer was ever accepted.
-func (r *Registry) known() *index {
+// inForce returns the index in force, empty when no answer was ever accepted.
+func (r *Registry) inForce() *index {
 	if idx := r.index.Load(); idx != nil {
 		return idx
 	}
@@ -38,17 +42,17 @@ func (r *Registry) known() *index {
 }
 
 // route returns the declared route of that key, or nil.
-func (r *Registry) route(key RouteKey) *route { return r.known().routes[key] }
+func (r *Registry) route(key RouteKey) *route { return r.inForce().routes[key] }
 
 // users are the routes that name s, switched on or off.
-func (r *Registry) users(s *service) []*route { return r.known().users[s] }
+func (r *Registry) users(s *service) []*route { return r.inForce().users[s] }
 
 // checkPortal fetches the registry answer once.
 func (r *Registry) checkPortal(ctx context.Context) (result CheckResult) {
 	var answer *Declaration
 	doc, failure := r.fetch.get(ctx, target{
 		url: r.config.Portal.URL, token: r.config.Portal.Token, maxBytes: r.config.Portal.MaxBytes,
-		etag: r.portal.known.etagOf(r.index.Load()),
+		etag: r.portal.tag.etagOf(r.index.Load()),
 	})
 	if failure == nil && !doc.notModified {
 		var findings []Finding
@@ -62,7 +66,7 @@ func (r *Registry) checkPortal(ctx context.Context) (result CheckResult) {
 	}
 	if failure != nil {
 		if failure.refused() {
-			r.portal.known = tagged[index]{}
+			r.portal.tag = tagged[index]{}
 		}
 		r.failed(&r.portal.origin, failure)
 		result = CheckFailed
@@ -82,13 +86,13 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 	if doc.notModified {
 		o.emptyOver(now)
 		r.succeeded(o, next)
-		r.keeper.checked(r, portalCopyKey)
+		r.keeper.confirmed(r, portalCopyKey)
 		return CheckNotModified
 	}
 	if answer.keepsSome() && r.awaitPortalCopy() {
 		defer func() { r.loader.add(r, r.allRoutes()) }()
 	}
-	if len(answer.Routes) == 0 && len(r.known().declared) > 0 {
+	if len(answer.Routes) == 0 && len(r.inForce().declared) > 0 {
 		if wait, recheck := r.awaitSecond(o, now); wait {
 			r.succeeded(o, min(next, recheck))
 			return CheckUnconfirmed
@@ -110,7 +114,7 @@ func (r *Registry) portalSays(answer *Declaration, doc document) (routes []*rout
 	r.portal.applying.Lock()
 	defer r.portal.applying.Unlock()
 	routes, changed = r.apply(answer, SourceOrigin)
-	r.portal.known = tagged[index]{r.index.Load(), doc.etag}
+	r.portal.tag = tagged[index]{r.index.Load(), doc.etag}
 	return routes, changed
 }
 
@@ -126,7 +130,7 @@ func (d *Declaration) keepsSome() bool {
 // is other than it was. Applications follow each other; they never run side by
 // side.
 func (r *Registry) apply(answer *Declaration, source Source) (routes []*route, changed bool) {
-	old := r.known()
+	old := r.inForce()
 	a := application{r: r, old: old, idx: &index{
 		source:   source,
 		revision: answer.Revision,
@@ -180,7 +184,7 @@ func (a *application) route(entry Route) {
 	a.idx.routes[entry.Key] = rt
 	a.r.noteBreaches(rt, entry.Breaches)
 
-	declared, changed := rt.declared, false
+	declared, changed := rt.declared, false // without rt.mu: see portal.applying
 	if len(entry.Breaches) == 0 {
 		declared = append([]Service{}, entry.Services...)
 		slices.SortFunc(declared, func(x, y Service) int { return cmp.Compare(x.Key, y.Key) })

@@ -62,7 +62,7 @@ func (r *Registry) preloadPortal() bool {
 // logPreload sums up what one attempt brought. Whoever waits for Preloaded has
 // more to say of the first one, so this is a detail.
 func (r *Registry) logPreload() {
-	routes := r.known().routes
+	routes := r.inForce().routes
 	usable := 0
 	for _, rt := range routes {
 		if rt.live.Load().snapshot != nil {
@@ -98,7 +98,7 @@ func (r *Registry) usable() bool {
 	return len(idx.routes) == 0
 }
 
-func (r *Registry) allRoutes() []*route { return slices.Collect(maps.Values(r.known().routes)) }
+func (r *Registry) allRoutes() []*route { return slices.Collect(maps.Values(r.inForce().routes)) }
 
 // dueServices are the services of the route that are due, those of a refused
 // route included.
@@ -119,12 +119,41 @@ func (r *Registry) dueServices(rt *route) (due []*service) {
 // number at a time. Its workers end when there is nothing left to do.
 type loader struct {
 	mu       sync.Mutex
-	copies   []*route // before all services: they are near, and make lists at once
-	services []*service
-	queued   map[any]bool // in a queue or with a worker
+	copies   queue[*route] // before all services: they are near, and make lists at once
+	services queue[*service]
 	workers  int
 	idle     chan struct{} // closed when the last worker ends; nil = none ever ran
 }
+
+// queue holds each item once, until it is done.
+type queue[T comparable] struct {
+	waiting []T
+	held    map[T]bool // waiting, or taken and not done
+}
+
+func (q *queue[T]) add(items []T) {
+	if q.held == nil {
+		q.held = make(map[T]bool)
+	}
+	for _, item := range items {
+		if !q.held[item] {
+			q.held[item] = true
+			q.waiting = append(q.waiting, item)
+		}
+	}
+}
+
+// take returns the next item; not ok = there is none.
+func (q *queue[T]) take() (item T, ok bool) {
+	if len(q.waiting) == 0 {
+		return item, false
+	}
+	item, q.waiting = q.waiting[0], q.waiting[1:]
+	return item, true
+}
+
+// done lets the item be added again. One that is not there does no harm.
+func (q *queue[T]) done(item T) { delete(q.held, item) }
 
 // add loads routes: of each its copy, if that is of use, and then its services
 // that are due.
@@ -145,22 +174,9 @@ func (l *loader) add(r *Registry, routes []*route) {
 func (l *loader) enqueue(r *Registry, copies []*route, services []*service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.queued == nil {
-		l.queued = make(map[any]bool)
-	}
-	for _, rt := range copies {
-		if !l.queued[rt] {
-			l.queued[rt] = true
-			l.copies = append(l.copies, rt)
-		}
-	}
-	for _, s := range services {
-		if !l.queued[s] {
-			l.queued[s] = true
-			l.services = append(l.services, s)
-		}
-	}
-	for range min(len(l.copies)+len(l.services), r.config.FetchConcurrency-l.workers) {
+	l.copies.add(copies)
+	l.services.add(services)
+	for range min(len(l.copies.waiting)+len(l.services.waiting), r.config.FetchConcurrency-l.workers) {
 		if !r.spawn(func() { l.work(r) }) {
 			return
 		}
@@ -191,23 +207,25 @@ func (l *loader) work(r *Registry) {
 			if f := r.joinRouteCopy(rt); f != nil {
 				r.over(f.done)
 			}
-			l.finished(rt)
+			l.finished(rt, nil)
 			l.enqueue(r, nil, r.dueServices(rt))
 		case s != nil:
 			if f := r.joinDue(&s.origin); f != nil {
 				r.over(f.done)
 			}
-			l.finished(s)
+			l.finished(nil, s)
 		default:
 			return
 		}
 	}
 }
 
-func (l *loader) finished(item any) {
+// finished says that what take returned is done.
+func (l *loader) finished(rt *route, s *service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.queued, item)
+	l.copies.done(rt)
+	l.services.done(s)
 }
 
 // take returns a route whose copy is to be read or a service to fetch; neither
@@ -215,14 +233,10 @@ func (l *loader) finished(item any) {
 func (l *loader) take() (*route, *service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.copies) > 0 {
-		rt := l.copies[0]
-		l.copies = l.copies[1:]
+	if rt, ok := l.copies.take(); ok {
 		return rt, nil
 	}
-	if len(l.services) > 0 {
-		s := l.services[0]
-		l.services = l.services[1:]
+	if s, ok := l.services.take(); ok {
 		return nil, s
 	}
 	if l.workers--; l.workers == 0 {

@@ -16,10 +16,10 @@ type route struct {
 	key  RouteKey
 	live atomic.Pointer[live]
 
-	listed  chan struct{} // closed when the route gets its first list
-	missAt  time.Duration // when an unknown tool may cause a check again; under Registry.mu
-	retryAt atomic.Int64  // when a refused merge may cause a check again, in Registry time
-	copied  copyReader
+	listed     chan struct{} // closed when the route gets its first list
+	missAt     time.Duration // when an unknown tool may cause a check again; under Registry.mu
+	retryAt    atomic.Int64  // when a refused merge may cause a check again, in Registry time
+	copyReader copyReader
 
 	mu       sync.Mutex   // held while the route changes: publications are in order
 	declared []Service    // the last-good declaration, sorted by key; nil = there never was one
@@ -33,9 +33,9 @@ type route struct {
 	invalid  alarm        // the newest declaration is not, likewise
 	lines    budget       // of further changes that are told
 
-	// stored is what the route goes by of its copy: manifests as it used them in
+	// fromCopy is what the route goes by of its copy: manifests as it used them in
 	// an earlier process, less those that the origin has replaced.
-	stored map[ServiceKey]*Manifest
+	fromCopy map[ServiceKey]*Manifest
 }
 
 // live is what requests see of a route at one moment. It is immutable.
@@ -84,9 +84,9 @@ func (l *live) due(now time.Duration) bool {
 	return false
 }
 
-// redeclare puts a changed declaration into force. Its services are due at
-// once, whatever their TTL, and fetched whole; what the declaration removes, switches off or
-// addresses elsewhere acts before any of them answered.
+// redeclare puts a changed declaration into force. Its services are due at once,
+// whatever their TTL, and fetched whole; what the declaration removes, switches
+// off or addresses elsewhere acts before any of them answered.
 func (r *Registry) redeclare(rt *route, declared []Service, services []*service) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *Registry) redeclare(rt *route, declared []Service, services []*service)
 	for i, s := range services {
 		if declared[i].Enabled {
 			s.next.Store(0)
-			s.known.Store(nil)
+			s.tag.Store(nil)
 		}
 	}
 	r.rebuildLocked(rt)
@@ -144,7 +144,7 @@ func (r *Registry) rebuildLocked(rt *route) {
 	r.logOutcome(rt, out, omitted)
 	out.tools = nil
 	rt.outcome, rt.omitted = out, omitted
-	rt.dropStored()
+	rt.trimCopy()
 	rt.live.Store(&live{snapshot: snapshot, services: on, why: why})
 	if before == nil && snapshot != nil {
 		close(rt.listed)
@@ -197,29 +197,29 @@ func (r *Registry) parts(rt *route) (parts []part, omitted []ServiceKey, on []*s
 // newest is the manifest to serve of a service: the last-good, else the copy's,
 // else the file's; nil when there is none.
 func (rt *route) newest(s *service) *Manifest {
-	return cmp.Or(s.good.Load(), rt.stored[s.key], s.file())
+	return cmp.Or(s.good.Load(), rt.fromCopy[s.key], s.file())
 }
 
 // served is the manifest the route serves of a service, or served in an earlier
 // process; nil when there is none.
 func (rt *route) served(key ServiceKey) *Manifest {
-	return cmp.Or(rt.outcome.used[key], rt.stored[key])
+	return cmp.Or(rt.outcome.used[key], rt.fromCopy[key])
 }
 
-// dropStored forgets of the copy what is served from the origin now, and what
+// trimCopy forgets of the copy what is served from the origin now, and what
 // is not declared any more.
-func (rt *route) dropStored() {
-	if len(rt.stored) == 0 {
+func (rt *route) trimCopy() {
+	if len(rt.fromCopy) == 0 {
 		return
 	}
 	kept := make(map[ServiceKey]*Manifest)
 	for i, d := range rt.declared {
-		m := rt.stored[d.Key]
+		m := rt.fromCopy[d.Key]
 		if good := rt.services[i].good.Load(); m != nil && (good == nil || rt.outcome.used[d.Key] != good) {
 			kept[d.Key] = m
 		}
 	}
-	rt.stored = kept
+	rt.fromCopy = kept
 }
 
 // siblings are the name prefixes of the services besides the i-th. One that is

@@ -34,9 +34,9 @@ type service struct {
 	good     atomic.Pointer[Manifest] // the last-good; nil = never had one. Set by the flight
 	revision atomic.Pointer[string]   // what the last answer called itself
 
-	// known is good with the ETag of the last answer that counted; nil = the next
+	// tag is good with the ETag of the last answer that counted; nil = the next
 	// fetch is unconditional. The flight sets it; a changed declaration clears it.
-	known atomic.Pointer[tagged[Manifest]]
+	tag atomic.Pointer[tagged[Manifest]]
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 	remarks   remarks       // on its manifests; of the flight alone
@@ -69,7 +69,7 @@ func (r *Registry) checkService(ctx context.Context, s *service) (result CheckRe
 	m := s.good.Load()
 	var findings []Finding
 	doc, failure := r.fetch.get(ctx, target{
-		url: s.url, maxBytes: r.config.Manifest.MaxBytes, etag: s.known.Load().etagOf(m),
+		url: s.url, maxBytes: r.config.Manifest.MaxBytes, etag: s.tag.Load().etagOf(m),
 	})
 	if failure == nil && !doc.notModified {
 		if m, findings = r.parse(s, doc.data); m == nil {
@@ -81,7 +81,7 @@ func (r *Registry) checkService(ctx context.Context, s *service) (result CheckRe
 	}
 	if failure != nil {
 		if failure.refused() {
-			s.known.Store(nil)
+			s.tag.Store(nil)
 		}
 		r.serviceFailed(s, failure)
 		result = CheckFailed
@@ -130,7 +130,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		r.rebuildUsers(s)
 	}
 	if !doc.notModified {
-		s.known.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
+		s.tag.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
 	r.keepUsers(s, changed)

@@ -368,7 +368,7 @@ func (r *Registry) Current(key RouteKey) (*Snapshot, error) {
 // DeclaredRoutes returns the keys of all routes of the last accepted answer,
 // sorted: also of those that OnlyRoute leaves out. It is nil, not just empty,
 // when no answer was ever accepted. The caller may keep it.
-func (r *Registry) DeclaredRoutes() []RouteKey { return slices.Clone(r.known().declared) }
+func (r *Registry) DeclaredRoutes() []RouteKey { return slices.Clone(r.inForce().declared) }
 
 // NextCheck returns the time left until the route is due for its next check: 0
 // when overdue or not declared.

@@ -31,22 +31,27 @@ const (
 // URL, prefix, header or message text: failures are kinds.
 type Status struct {
 	Revision string        `json:"registryRevision,omitempty"`
-	Portal   *OriginStatus `json:"portal"` // nil: routes are static
+	Portal   *PortalStatus `json:"portal"` // nil: routes are static
 	Routes   []RouteStatus `json:"routes"` // sorted by key
 }
 
 // OriginStatus is the record of the Portal or of a service's manifest.
 type OriginStatus struct {
 	Condition           Condition    `json:"status"`
-	Source              Source       `json:"source,omitempty"` // of the Portal's answer in use; "" = none, and of services
-	LastSuccessAt       *time.Time   `json:"lastSuccessAt"`    // nil: never
-	LastAttemptAt       *time.Time   `json:"lastAttemptAt"`    // nil: never
+	LastSuccessAt       *time.Time   `json:"lastSuccessAt"` // nil: never
+	LastAttemptAt       *time.Time   `json:"lastAttemptAt"` // nil: never
 	ConsecutiveFailures int          `json:"consecutiveFailures"`
 	LastFailureReason   *FailureKind `json:"lastFailureReason"` // nil: the last fetch succeeded
 
 	// Failure is the last fetch's, with detail and findings; nil when it
 	// succeeded. It is for the operator's own terminal and log.
 	Failure *Failure `json:"-"`
+}
+
+// PortalStatus is the record of the Portal.
+type PortalStatus struct {
+	Source Source `json:"source,omitempty"` // of the answer in use; "" = none
+	OriginStatus
 }
 
 // RouteStatus is one declared route.
@@ -74,12 +79,11 @@ type BundleStatus struct {
 
 // Status returns how everything is doing now. It asks nobody.
 func (r *Registry) Status() Status {
-	idx := r.known()
+	idx := r.inForce()
 	st := Status{Revision: idx.revision, Routes: make([]RouteStatus, 0, len(idx.routes))}
 	if r.portal != nil {
-		portal := originStatus(r.portal.recorded())
-		portal.Condition = condition(portal, idx.source != "")
-		portal.Source = idx.source
+		portal := PortalStatus{idx.source, originStatus(r.portal.recorded())}
+		portal.Condition = condition(portal.OriginStatus, idx.source != "")
 		if portal.Failure != nil && idx.source == SourceOrigin {
 			portal.Source = SourceMemory
 		}
@@ -191,7 +195,7 @@ func (rt *route) bundle(declared Service, s *service) BundleStatus {
 	switch {
 	case used != nil && used == s.fallback:
 		b.Condition, b.Source, b.Revision = Fallback, SourceFile, used.Revision
-	case used != nil && used != good && used == rt.stored[declared.Key]:
+	case used != nil && used != good && used == rt.fromCopy[declared.Key]:
 		b.Source, b.Revision = SourceRedis, used.Revision
 	case used != nil && used != good:
 		b.Source, b.Revision = SourceMemory, used.Revision

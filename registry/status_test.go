@@ -25,8 +25,8 @@ func TestStatusAsJSON(t *testing.T) {
 		want := `{
   "registryRevision": "7",
   "portal": {
-    "status": "healthy",
     "source": "origin",
+    "status": "healthy",
     "lastSuccessAt": "2000-01-01T00:05:00Z",
     "lastAttemptAt": "2000-01-01T00:05:00Z",
     "consecutiveFailures": 0,

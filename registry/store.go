@@ -31,6 +31,14 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
+// valueFault is an error of [Store.Get] about the value itself: what is there is
+// known not to be a copy. It is told by its method, so that a Store need not
+// import this package. "" is an error of the other kind.
+type valueFault interface {
+	error
+	ValueFault() string
+}
+
 // The keys of copies in a Store.
 const (
 	portalCopyKey = "registry:portal"

@@ -30,10 +30,7 @@ func (r *Registry) survive(what string, f func()) (whole bool) {
 // defects.
 func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte, error) {
 	value, err := r.store.Get(ctx, key, limit)
-	if faulty, ok := errors.AsType[interface {
-		error
-		ValueFault() string
-	}](err); ok && faulty.ValueFault() != "" {
+	if faulty, ok := errors.AsType[valueFault](err); ok && faulty.ValueFault() != "" {
 		why := foreignFormat // whatever it is, nothing like it is written here
 		if faulty.ValueFault() == string(tooLarge) {
 			why = tooLarge
@@ -107,7 +104,7 @@ func (r *Registry) joinPortalCopy() *flight {
 	if r.portal == nil {
 		return nil
 	}
-	return r.joinCopy(&r.portal.copied, func() bool { return r.index.Load() == nil }, r.warmPortal)
+	return r.joinCopy(&r.portal.copyReader, func() bool { return r.index.Load() == nil }, r.warmPortal)
 }
 
 // awaitPortalCopy reads the Portal's copy if it is of use, and reports whether it
@@ -119,7 +116,7 @@ func (r *Registry) awaitPortalCopy() bool {
 
 // joinRouteCopy is joinCopy for the copy of a route.
 func (r *Registry) joinRouteCopy(rt *route) *flight {
-	return r.joinCopy(&rt.copied, rt.wantsCopy, func() { r.warmRoute(rt) })
+	return r.joinCopy(&rt.copyReader, rt.wantsCopy, func() { r.warmRoute(rt) })
 }
 
 // wantsCopy reports whether the route's copy is of use: while it has no list.
@@ -159,10 +156,10 @@ func (r *Registry) warmRoute(rt *route) {
 		// address counts, too.
 		used := rt.outcome.used[d.Key]
 		if m := copies[d.Key]; m != nil && (used == nil || used == rt.services[i].fallback) {
-			if rt.stored == nil {
-				rt.stored = make(map[ServiceKey]*Manifest)
+			if rt.fromCopy == nil {
+				rt.fromCopy = make(map[ServiceKey]*Manifest)
 			}
-			rt.stored[d.Key] = m
+			rt.fromCopy[d.Key] = m
 		}
 	}
 	r.rebuildLocked(rt)
@@ -245,10 +242,10 @@ func (r *Registry) parse(s *service, data []byte) (*Manifest, []Finding) {
 	}
 	s.parsing.Lock() // of many that bring one document, one reads it
 	defer s.parsing.Unlock()
-	s.readings = slices.DeleteFunc(s.readings, func(known reading) bool { return known.manifest.Value() == nil })
-	for _, known := range s.readings {
-		if m := known.manifest.Value(); m != nil && sameDocument(m, data) {
-			return m, known.findings
+	s.readings = slices.DeleteFunc(s.readings, func(old reading) bool { return old.manifest.Value() == nil })
+	for _, old := range s.readings {
+		if m := old.manifest.Value(); m != nil && sameDocument(m, data) {
+			return m, old.findings
 		}
 	}
 	m, findings := ParseManifest(data, r.manifestRules(s.key))
@@ -292,5 +289,5 @@ func (r *Registry) losesTools(s *service) bool {
 func (rt *route) copyOf(key ServiceKey) *Manifest {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.stored[key]
+	return rt.fromCopy[key]
 }

@@ -88,7 +88,7 @@ func TestStartOfManyRoutes(t *testing.T) {
 		r := w.registry(t, s.in)
 		time.Sleep(1900 * time.Millisecond)
 		same := r.route("r000").copyOf("alpha")
-		for key, rt := range r.known().routes {
+		for key, rt := range r.inForce().routes {
 			if rt.live.Load().snapshot == nil || rt.copyOf("alpha") != same || same == nil {
 				t.Fatalf("%s has no list, or a manifest of its own", key)
 			}

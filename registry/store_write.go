@@ -16,7 +16,7 @@ const rewriteAfter = 10 * time.Minute
 // back. Its worker ends when there is nothing left to write.
 type keeper struct {
 	mu      sync.Mutex
-	known   map[string]*kept // by key in the Store
+	kept    map[string]*kept // by key in the Store
 	queue   []*kept
 	working bool
 }
@@ -33,13 +33,13 @@ type kept struct {
 }
 
 func (k *keeper) of(key string) *kept {
-	c := k.known[key]
+	c := k.kept[key]
 	if c == nil {
-		if k.known == nil {
-			k.known = make(map[string]*kept)
+		if k.kept == nil {
+			k.kept = make(map[string]*kept)
 		}
 		c = &kept{key: key}
-		k.known[key] = c
+		k.kept[key] = c
 	}
 	return c
 }
@@ -69,9 +69,9 @@ func (k *keeper) changed(r *Registry, keys ...string) {
 	k.wake(r, func(c *kept) bool { c.dirty = true; return true }, keys...)
 }
 
-// checked has values written again that a successful check confirmed, if a write
+// confirmed has values written again that a successful check confirmed, if a write
 // failed before or was long ago.
-func (k *keeper) checked(r *Registry, keys ...string) {
+func (k *keeper) confirmed(r *Registry, keys ...string) {
 	now := r.now()
 	k.wake(r, func(c *kept) bool { return c.dirty || now-c.at >= rewriteAfter }, keys...)
 }
@@ -83,7 +83,7 @@ func (r *Registry) StoreRecovered() {
 	k := &r.keeper
 	k.mu.Lock()
 	var keys []string
-	for key, c := range k.known {
+	for key, c := range k.kept {
 		if c.dirty {
 			keys = append(keys, key)
 		}
@@ -173,7 +173,7 @@ func (r *Registry) keep(ctx context.Context, c *kept) error {
 	r.keeper.mu.Lock()
 	defer r.keeper.mu.Unlock()
 	if !c.queued {
-		delete(r.keeper.known, c.key)
+		delete(r.keeper.kept, c.key)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (rt *route) fetched() (declared []Service, services []*service, manifests m
 			m = rt.services[i].good.Load()
 		}
 		if m == nil {
-			m = rt.stored[d.Key]
+			m = rt.fromCopy[d.Key]
 		}
 		if m != nil {
 			manifests[d.Key] = m
@@ -247,13 +247,13 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route) error {
 		return nil
 	}
 	if holes(view) {
-		stored, err := r.readRouteCopy(ctx, rt.key, declared, services)
+		copies, err := r.readRouteCopy(ctx, rt.key, declared, services)
 		if err != nil {
 			return err
 		}
 		for i, v := range view {
 			if v.manifest == nil {
-				view[i].manifest = stored[v.key]
+				view[i].manifest = copies[v.key]
 			}
 		}
 	}
@@ -299,11 +299,11 @@ func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 		return nil
 	}
 	if !whole {
-		stored, err := r.readPortalCopy(ctx)
+		old, err := r.readPortalCopy(ctx)
 		if err != nil {
 			return err
 		}
-		value = encodePortalCopy(p.filledFrom(stored))
+		value = encodePortalCopy(p.filledFrom(old))
 	}
 	if len(value) > r.portalCopyLimit() {
 		r.noteDefect(c.key, tooLarge)
@@ -348,6 +348,6 @@ func (r *Registry) keepUsers(s *service, changed bool) {
 	if changed {
 		r.keeper.changed(r, keys...)
 	} else {
-		r.keeper.checked(r, keys...)
+		r.keeper.confirmed(r, keys...)
 	}
 }

@@ -45,8 +45,8 @@ type call struct {
 	span                    *span  // of the request; nil when nothing is traced
 }
 
-// call answers a tool call, logs it and tells the observer. The error, if any, is the gateway's
-// refusal; whatever a Tool Service does is a result.
+// call answers a tool call, logs it and tells the observer. The error, if any, is
+// the gateway's refusal; whatever a Tool Service does is a result.
 func (c *core) call(ctx context.Context, in *call) (result upstream.Result, err error) {
 	record := callRecord{start: time.Now(), route: in.route, span: in.span, outcome: "panic"}
 	if c.observer != nil {

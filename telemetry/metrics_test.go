@@ -205,7 +205,7 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 	off.Bundles[1].LastSuccessAt, off.Bundles[1].Condition = nil, registry.Disabled
 	cold := registry.RouteStatus{Key: "cold", Bundles: []registry.BundleStatus{{ID: "c", OriginStatus: registry.OriginStatus{Condition: registry.Unreachable}}}}
 	w, _ := newWorld(claims, cold, off)
-	w.status.Portal = &registry.OriginStatus{Condition: registry.Degraded}
+	w.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Degraded}}
 	ready, up := true, false
 	m := NewMetrics(MetricsOptions{
 		Version: "1.2.3", Commit: "abc", Status: w.Status,
@@ -274,7 +274,7 @@ func TestExpositionIsCleanAndAsksOnce(t *testing.T) {
 // The names are relied on by alerts and dashboards.
 func TestEveryMetricIsThere(t *testing.T) {
 	w, _ := newWorld(routeOf("claims", "a"))
-	w.status.Portal = &registry.OriginStatus{Condition: registry.Healthy}
+	w.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Healthy}}
 	m := NewMetrics(MetricsOptions{
 		Status:   w.Status,
 		Ready:    func() bool { return true },

@@ -175,7 +175,7 @@ func TestInfo(t *testing.T) {
 func TestReady(t *testing.T) {
 	silent := &fakeRegistry{} // no answer was ever accepted
 	answered, now := withRoutes(), time.Now()
-	answered.status.Portal = &registry.OriginStatus{LastSuccessAt: &now}
+	answered.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{LastSuccessAt: &now}}
 	loading := withRoutes("claims")
 	loading.loading = true
 	type keys = []registry.RouteKey
@@ -226,7 +226,7 @@ func TestHealthShowsTheParts(t *testing.T) {
 	at := time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
 	timeout := registry.FailureKind("timeout")
 	reg := withRoutes("claims")
-	reg.status.Portal = &registry.OriginStatus{Condition: registry.Degraded, LastSuccessAt: &at, LastAttemptAt: &at, ConsecutiveFailures: 2, LastFailureReason: &timeout}
+	reg.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Degraded, LastSuccessAt: &at, LastAttemptAt: &at, ConsecutiveFailures: 2, LastFailureReason: &timeout}}
 	o := options()
 	o.Registry = reg
 	o.Redis = func(context.Context) RedisHealth {
@@ -243,7 +243,7 @@ func TestHealthShowsTheParts(t *testing.T) {
 	}
 
 	o.Redis = nil
-	reg.status.Portal = &registry.OriginStatus{Condition: registry.Unreachable}
+	reg.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Unreachable}}
 	if body := ask(o, "GET", "/actuator/health", "").Body.String(); !strings.Contains(body, `"portal":{"status":"UNKNOWN"`) || strings.Contains(body, "redis") {
 		t.Errorf("before the first attempt, without Redis: %s", body)
 	}

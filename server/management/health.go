@@ -78,7 +78,7 @@ func Ready(reg Registry, draining bool) Readiness {
 
 // declaresNothing reports whether the Portal itself, not a copy of its answer,
 // said that there are no routes.
-func declaresNothing(reg Registry, portal *registry.OriginStatus) bool {
+func declaresNothing(reg Registry, portal *registry.PortalStatus) bool {
 	return portal != nil && portal.LastSuccessAt != nil && len(reg.DeclaredRoutes()) == 0
 }
 
@@ -119,7 +119,7 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 
 // portalHealth is the Portal's record as a component: UP while its last answer
 // was good.
-func portalHealth(portal *registry.OriginStatus) *component {
+func portalHealth(portal *registry.PortalStatus) *component {
 	if portal == nil {
 		return nil
 	}
