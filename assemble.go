@@ -69,9 +69,6 @@ func assemble(s source, what purpose, log *slog.Logger) (*parts, error) {
 		}
 	}
 	p.registry.OnChange(p.routeChanged)
-	if p.redis != nil {
-		p.redis.OnRecovery(p.registry.StoreRecovered)
-	}
 	p.registry.Start()
 	return p, nil
 }

@@ -61,3 +61,27 @@ func TestCopiesComeBackWhenRedisLostThem(t *testing.T) {
 	g.stderr.await(t, g.exited, saysRedisBack)
 	g.checkOneOutage(t)
 }
+
+// TestMetricsFollowAnIdleRedis: nobody calls, so that nothing is read or written,
+// and nobody asks for health. An alert on the metric must begin and end by itself.
+func TestMetricsFollowAnIdleRedis(t *testing.T) {
+	redis, service := redistest.Start(t), newChangingService(t)
+	g := serve(t, command{args: []string{"--config", service.config(t, redis.URL())}})
+	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
+	shows := func(sample string) {
+		t.Helper()
+		for late := time.Now().Add(patience); !strings.Contains(g.management(t, http.MethodGet, "/metrics").body, "\n"+sample+"\n"); {
+			if time.Now().After(late) {
+				t.Fatalf("the metrics never show %s:\n%s", sample, g.stderr.text())
+			}
+			time.Sleep(50 * time.Millisecond) // between two scrapes
+		}
+	}
+	shows("tollgate_redis_up 1")
+	redis.Do("REPLICAOF", "127.0.0.1", "1")
+	shows("tollgate_redis_up 0")
+	redis.Do("REPLICAOF", "NO", "ONE")
+	shows("tollgate_redis_up 1")
+	shows("tollgate_redis_failures 0")
+	g.checkOneOutage(t)
+}

@@ -19,7 +19,7 @@ var (
 	routeRefusedDesc     = desc("tollgate_route_refused", "1 when a route's newest manifests or declaration are not in use.", "route")
 	routeAgeDesc         = desc("tollgate_route_snapshot_age_seconds",
 		"Time since the service of a route that was fetched longest ago was fetched; absent while one never was.", "route")
-	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis answers; absent when none is configured.")
+	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis accepts what the gateway writes; absent when none is configured.")
 	redisFailuresDesc = desc("tollgate_redis_failures", "Failures of Redis since its last success.")
 )
 

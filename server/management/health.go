@@ -1,7 +1,6 @@
 package management
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -26,10 +25,6 @@ type RedisHealth struct {
 	ConsecutiveFailures int        `json:"consecutiveFailures"`
 	LastFailureReason   string     `json:"lastFailureReason,omitempty"` // a kind, such as timeout
 }
-
-// redisWait bounds how long health waits for Redis. It is well below the second
-// that probes commonly grant.
-const redisWait = 300 * time.Millisecond
 
 // Readiness says whether this replica wants requests, and why not.
 type Readiness struct {
@@ -105,9 +100,7 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 		Portal:    portalHealth(h.o.Registry.Status().Portal),
 	}
 	if h.o.Redis != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), redisWait)
-		defer cancel()
-		redis := h.o.Redis(ctx)
+		redis := h.o.Redis(r.Context())
 		parts.Redis = &redis
 	}
 	writeJSON(w, ready.Status.code(), struct {
