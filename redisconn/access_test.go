@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tollgate/redistest"
 )
 
@@ -308,4 +310,24 @@ func write(t *testing.T, dir, name, kind string, der []byte) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestWriteRightsThatAreMissing is about a user who may read: it reads on, and the
+// missing right is told once, however often somebody asks.
+func TestWriteRightsThatAreMissing(t *testing.T) {
+	server := redistest.Start(t, "--user", "reader", "on", ">geheim", "~*", "+getrange")
+	conn, log := open(t, config("redis://reader:geheim@"+server.Addr()))
+	server.Do("SET", "tollgate:a", "1")
+	mustFail(t, conn.Set(t.Context(), "a", []byte("2")), KindAuth, "NOPERM")
+	for conn.State().Failures < 3 {
+		if value, err := conn.Get(t.Context(), "a", 10); string(value) != "1" {
+			t.Fatalf("a read: %q, %v", value, err)
+		}
+		if conn.Ping(t.Context()) == nil {
+			t.Fatal("who may not write has written")
+		}
+	}
+	if diff := cmp.Diff([]string{"WARN auth"}, log.events(t)); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
 }

@@ -72,10 +72,10 @@ func (b *breaker) succeeded(t ticket, now time.Time) (recovered bool) {
 	return false
 }
 
-// failed reports that Redis is not usable. It returns whether that began an
-// outage; others of its operations that fail are no news.
-func (b *breaker) failed(t ticket, kind Kind, now time.Time) (began bool) {
-	refused := kind == KindReadOnly
+// failed reports that Redis is not usable or, if refused, no more than that it
+// refuses to store. It returns whether that began an outage; others of its
+// operations that fail are no news.
+func (b *breaker) failed(t ticket, kind Kind, refused bool, now time.Time) (began bool) {
 	switch {
 	case b.status == StatusDown && b.probe == t.number && refused == b.refused:
 		b.pause = min(2*b.pause, longestPause)

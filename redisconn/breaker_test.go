@@ -27,7 +27,7 @@ func mustRefuse(t *testing.T, b *breaker, stores bool, now time.Time) {
 // down returns a breaker whose outage has just begun.
 func down(t *testing.T, kind Kind) *breaker {
 	b := &breaker{status: StatusUnknown}
-	if !b.failed(mustAdmit(t, b, true, start), kind, start) {
+	if !b.failed(mustAdmit(t, b, true, start), kind, kind == KindReadOnly, start) {
 		t.Fatal("the first failure began no outage")
 	}
 	return b
@@ -54,7 +54,7 @@ func TestBreakerPauses(t *testing.T) {
 		now = now.Add(pause) // jitter shortens only
 		probe := mustAdmit(t, b, true, now)
 		mustRefuse(t, b, true, now.Add(time.Hour)) // one probe, however long it takes
-		if b.failed(probe, KindConnect, now) {
+		if b.failed(probe, KindConnect, false, now) {
 			t.Error("a failed probe began another outage")
 		}
 		if b.failures != n+2 || b.last != KindConnect {
@@ -70,7 +70,7 @@ func TestBreakerPauses(t *testing.T) {
 	if b.status != StatusUp || b.failures != 0 || !b.since.Equal(now) {
 		t.Errorf("after recovery: %+v", b)
 	}
-	b.failed(mustAdmit(t, b, true, now), KindTimeout, now)
+	b.failed(mustAdmit(t, b, true, now), KindTimeout, false, now)
 	if b.pause != firstPause {
 		t.Errorf("the next outage begins with a pause of %v", b.pause)
 	}
@@ -90,9 +90,9 @@ func TestBreakerJitterDiffers(t *testing.T) {
 func TestBreakerLateResults(t *testing.T) {
 	b := &breaker{status: StatusUnknown}
 	first, late, later := mustAdmit(t, b, true, start), mustAdmit(t, b, true, start), mustAdmit(t, b, true, start)
-	b.failed(first, KindTimeout, start)
+	b.failed(first, KindTimeout, false, start)
 
-	if b.failed(late, KindConnect, start) || b.failures != 1 || b.last != KindTimeout {
+	if b.failed(late, KindConnect, false, start) || b.failures != 1 || b.last != KindTimeout {
 		t.Errorf("a second failure of the same moment counted: %+v", b)
 	}
 	if b.succeeded(later, start) || b.status != StatusDown {
@@ -102,7 +102,7 @@ func TestBreakerLateResults(t *testing.T) {
 	now := start.Add(firstPause)
 	old := mustAdmit(t, b, true, now) // the probe
 	b.succeeded(old, now)
-	if b.failed(late, KindConnect, now) || b.status != StatusUp {
+	if b.failed(late, KindConnect, false, now) || b.status != StatusUp {
 		t.Error("a failure from before the recovery began an outage")
 	}
 }
@@ -140,11 +140,11 @@ func TestBreakerRefusedWrites(t *testing.T) {
 	probe := mustAdmit(t, b, true, pauseOver)
 	mustRefuse(t, b, true, pauseOver)
 	read := mustAdmit(t, b, false, pauseOver)
-	b.failed(probe, KindReadOnly, pauseOver)
+	b.failed(probe, KindReadOnly, true, pauseOver)
 	if b.failures != 2 || b.pause != 2*firstPause {
 		t.Errorf("a write that was refused again: %+v", b)
 	}
-	if b.failed(read, KindReadOnly, pauseOver) || b.failures != 2 {
+	if b.failed(read, KindReadOnly, true, pauseOver) || b.failures != 2 {
 		t.Errorf("what is no probe counts as one: %+v", b)
 	}
 
@@ -161,11 +161,11 @@ func TestBreakerOutageOfAnotherKind(t *testing.T) {
 	early := mustAdmit(t, b, false, start)
 	now := start.Add(firstPause)
 	probe := mustAdmit(t, b, true, now)
-	b.failed(probe, KindReadOnly, now) // so that the pause is longer than the first
+	b.failed(probe, KindReadOnly, true, now) // so that the pause is longer than the first
 	now = now.Add(2 * firstPause)
 	probe = mustAdmit(t, b, true, now)
 
-	if b.failed(early, KindTimeout, now) {
+	if b.failed(early, KindTimeout, false, now) {
 		t.Error("an outage that got worse began another one")
 	}
 	mustRefuse(t, b, false, now)
@@ -175,12 +175,12 @@ func TestBreakerOutageOfAnotherKind(t *testing.T) {
 	if b.succeeded(probe, now) || b.status != StatusDown {
 		t.Error("a write from before that ended the outage")
 	}
-	if b.failed(probe, KindReadOnly, now) || b.last != KindTimeout {
+	if b.failed(probe, KindReadOnly, true, now) || b.last != KindTimeout {
 		t.Error("a write from before that counts")
 	}
 
 	now = now.Add(firstPause)
-	b.failed(mustAdmit(t, b, true, now), KindReadOnly, now)
+	b.failed(mustAdmit(t, b, true, now), KindReadOnly, true, now)
 	mustRefuse(t, b, true, now)
 	if b.last != KindReadOnly || b.failures != 4 || b.pause != firstPause {
 		t.Errorf("after a write that was refused: %+v", b)
@@ -189,7 +189,7 @@ func TestBreakerOutageOfAnotherKind(t *testing.T) {
 		t.Error("a read ended an outage that is about writes by now")
 	}
 	now = now.Add(firstPause)
-	b.failed(mustAdmit(t, b, true, now), KindConnect, now)
+	b.failed(mustAdmit(t, b, true, now), KindConnect, false, now)
 	mustRefuse(t, b, false, now)
 	if b.pause != firstPause {
 		t.Errorf("reads wait %v from the start", b.pause)

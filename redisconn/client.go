@@ -17,8 +17,9 @@ const (
 	// credentials, asking, and trying again.
 	opTimeout = 200 * time.Millisecond
 
-	// poolSize is how many operations run at a time.
-	poolSize = 8
+	// poolSize is how many operations run at a time: as many as a gateway that
+	// starts reads copies of routes at a time, by default.
+	poolSize = 32
 
 	// idleConns are kept between operations, idleTime long: a firewall forgets
 	// connections that are silent for longer, and tells nobody.

@@ -47,8 +47,9 @@ type State struct {
 type Options struct {
 	Config
 
-	// Logger hears when an outage begins (WARN) and ends (INFO), and of further
-	// failed tries at DEBUG. Required.
+	// Logger hears when an outage begins (WARN), goes on for another reason (INFO,
+	// once for each) and ends (INFO), and of further failed tries at DEBUG.
+	// Required.
 	Logger *slog.Logger
 
 	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
@@ -57,7 +58,8 @@ type Options struct {
 }
 
 // Conn is the connection to a Redis, which may be there or not. Its methods may be
-// called concurrently. No operation takes longer than about 200 ms.
+// called concurrently. No operation takes longer than about 200 ms, and as long
+// again to get a place when many are under way.
 //
 // Operations fail with the context's own error when that ended first, with an
 // error of their own while Redis is left alone, or with an [*Error]. Nothing in
@@ -76,7 +78,8 @@ type Conn struct {
 
 	mu      sync.Mutex // guards what follows
 	breaker breaker
-	link    *link // nil after Close
+	told    map[Kind]bool // the kinds of failure that the log told of in this outage
+	link    *link         // nil after Close
 }
 
 // link is a client of go-redis, and how many operations use it. It is closed when
@@ -105,6 +108,7 @@ func Open(o Options) (*Conn, error) {
 		onRecovery: o.OnRecovery,
 		places:     make(chan struct{}, poolSize),
 		breaker:    breaker{status: StatusUnknown},
+		told:       make(map[Kind]bool),
 		link:       &link{client: t.newClient()},
 	}, nil
 }
@@ -187,19 +191,12 @@ func (c *Conn) Close() error {
 // do runs one operation; stores says that it succeeds only if Redis stores
 // something.
 func (c *Conn) do(ctx context.Context, stores bool, run func(context.Context, client) error) error {
+	if err := c.place(ctx); err != nil {
+		return err
+	}
+	defer func() { <-c.places }()
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	// Waiting here, not in go-redis' pool, tells a crowd in this process from a
-	// Redis that does not answer.
-	select {
-	case c.places <- struct{}{}:
-		defer func() { <-c.places }()
-	case <-bounded.Done():
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return &Error{Kind: KindBusy}
-	}
 	t, used, err := c.enter(stores)
 	if err != nil {
 		return err
@@ -218,10 +215,27 @@ func (c *Conn) do(ctx context.Context, stores bool, run func(context.Context, cl
 		c.succeeded(t)
 		return failure
 	}
-	if !c.failed(t, used, failure) {
+	if !c.failed(t, used, failure, failure.refusesStores(stores)) {
 		return &Error{Kind: KindClosed}
 	}
 	return failure
+}
+
+// place waits for one of the places of operations under way. Waiting here, not in
+// go-redis' pool, tells a crowd in this process from a Redis that does not
+// answer; and it takes nothing of the operation's own time.
+func (c *Conn) place(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	select {
+	case c.places <- struct{}{}:
+		return nil
+	case <-bounded.Done():
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &Error{Kind: KindBusy}
+	}
 }
 
 func (c *Conn) enter(stores bool) (ticket, *link, error) {
@@ -264,15 +278,21 @@ func (c *Conn) succeeded(t ticket) {
 	}
 }
 
-// failed notes that Redis is not usable. It returns false when it could not know,
+// failed notes that Redis is not usable, or, if refused, that it stores nothing.
+// It returns false when it could not know,
 // because the Conn was closed.
-func (c *Conn) failed(t ticket, used *link, failure *Error) bool {
+func (c *Conn) failed(t ticket, used *link, failure *Error, refused bool) bool {
 	c.mu.Lock()
 	if c.link == nil {
 		c.mu.Unlock()
 		return false
 	}
-	began := c.breaker.failed(t, failure.Kind, time.Now())
+	began := c.breaker.failed(t, failure.Kind, refused, time.Now())
+	if began {
+		clear(c.told)
+	}
+	news := c.breaker.status == StatusDown && !c.told[failure.Kind]
+	c.told[failure.Kind] = true
 	if c.link == used {
 		c.link = &link{client: c.target.newClient()}
 	}
@@ -281,9 +301,12 @@ func (c *Conn) failed(t ticket, used *link, failure *Error) bool {
 	if failure.Detail != "" {
 		attrs = append(attrs, "detail", failure.Detail)
 	}
-	if began {
+	switch {
+	case began:
 		c.log.Warn("Redis is away; the gateway goes on without it and tries again by itself", attrs...)
-	} else {
+	case news: // who mends it step by step sees what is next
+		c.log.Info("Redis is still away, for another reason", attrs...)
+	default:
 		c.log.Debug("an operation on Redis failed", attrs...)
 	}
 	return true

@@ -84,6 +84,13 @@ func (e *Error) outage() bool {
 	return e.Kind != KindReply && e.Kind != KindBusy && e.Kind != KindClosed
 }
 
+// refusesStores reports whether the error, of an operation that stores something
+// if stores says so, means no more than that Redis refuses to store. A command
+// that may not be used, or is not there, says nothing about those that read.
+func (e *Error) refusesStores(stores bool) bool {
+	return e.Kind == KindReadOnly || stores && (e.Detail == "NOPERM" || e.Detail == "ERR")
+}
+
 // kindOfCode are the error replies that do not concern the key at hand.
 //
 // ERR is among them because none of the few commands used here has a general
