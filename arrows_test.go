@@ -70,7 +70,7 @@ var arrows = map[string]struct {
 		reason: "forwarding needs the types of the registry and its schemas only; were it to know the server, results could depend on the door a call came through",
 	},
 	"telemetry": {
-		may:    []string{"registry", "server", "server/upstream"},
+		may:    []string{"registry", "server"},
 		reason: "telemetry hears what happened; those it hears of know an interface and no library of it",
 	},
 	"transport": {

@@ -68,9 +68,14 @@ func assemble(s source, what purpose, log *slog.Logger) (*parts, error) {
 			return nil, err
 		}
 	}
+	p.start()
+	return p, nil
+}
+
+// start begins to load routes in the background.
+func (p *parts) start() {
 	p.registry.OnChange(p.routeChanged)
 	p.registry.Start()
-	return p, nil
 }
 
 // newParts makes the parts and finds everything that is wrong with their

@@ -14,7 +14,7 @@ import (
 
 // checkCmd validates a configuration, and what it points to.
 type checkCmd struct {
-	Live bool `env:"-" help:"Also fetch the Portal's answer and all manifests once, and print every breach."`
+	Live bool `env:"-" help:"Also fetch the Portal's answer and all manifests once, try Redis, and print every breach."`
 	source
 }
 
@@ -42,8 +42,12 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		return ctx.Err()
 	}
 	status := p.registry.Status()
+	redis, err := p.tryRedis(ctx, log)
 	p.close()
-	if report := (liveReport{to: std.out}); report.print(status) {
+	if err != nil {
+		return err
+	}
+	if report := (liveReport{to: std.out}); report.print(status, redis) {
 		return errFailedCheck
 	}
 	return nil
@@ -57,13 +61,17 @@ type liveReport struct {
 	seen map[registry.ServiceKey]*registry.Failure
 }
 
-func (r *liveReport) print(status registry.Status) (failed bool) {
+// print reports all of it; redis is what is wrong with Redis, "" for nothing.
+func (r *liveReport) print(status registry.Status, redis string) (failed bool) {
 	r.seen = map[registry.ServiceKey]*registry.Failure{}
 	if status.Portal != nil {
 		failed = r.failure("portal", status.Portal.Failure)
 	}
 	for _, route := range status.Routes {
 		failed = r.route(route) || failed
+	}
+	if redis != "" {
+		failed = r.finding("redis", registry.Finding{Level: registry.Breach, Text: "cannot be used: " + redis})
 	}
 	if !failed {
 		if len(status.Routes) == 0 { // no static route is none: only a Portal can say so

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"tollgate/config"
 	"tollgate/registry"
 	"tollgate/transport"
 )
@@ -28,21 +29,20 @@ type serveCmd struct {
 // when their first load is over, a line in the log says so, and the demo shows
 // what to try.
 func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, log *slog.Logger) error {
-	if err := c.check(); err != nil {
-		return err // before anything is fetched
-	}
 	// A reader of the log or of standard output that goes away must not take the
 	// gateway with it.
 	signal.Ignore(syscall.SIGPIPE)
-	p, err := assemble(c.source, purpose{serves: true}, log)
+	p, err := newParts(c.source, purpose{serves: true}, log)
 	if err != nil {
 		return err
 	}
-	settings := p.config.Transport
-	if c.Listen != "" {
-		settings.Listen = c.Listen
+	if err := c.apply(p.config); err != nil {
+		p.close()
+		return err // before anything is fetched
 	}
-	operator := c.newOperator(p, level, log)
+	p.start()
+	settings := p.config.Transport
+	management := newManagement(p, c.Pprof, level, log)
 
 	// The first signal starts the drain, the second ends everything at once.
 	signals := make(chan os.Signal, 2)
@@ -56,10 +56,10 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 		Config:  settings,
 		Handler: transport.Guard(settings, p.config.Upstream.PassHeaders, p.server),
 		Signals: signals,
-		Opened:  func() error { return operator.open(ctx) },
+		Opened:  func() error { return management.open(ctx) },
 		Ready: func(addr net.Addr) {
 			log.Info("listening", "address", addr.String())
-			announcing.Go(func() { p.announce(open, std.out, baseURL(settings, addr), operator.url(), log) })
+			announcing.Go(func() { p.announce(open, std.out, baseURL(settings, addr), management.url(), log) })
 		},
 		Draining:     func() { p.draining.Store(true) },
 		CloseStreams: p.server.CloseStreams,
@@ -71,22 +71,29 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	closing()
 	p.close()
 	announcing.Wait()
-	operator.close()
+	management.close()
 	return listenFault(settings.Listen, "--listen", err)
 }
 
-// check judges the flags as the configuration's keys are judged.
-func (c serveCmd) check() error {
-	settings := transport.DefaultConfig()
+// apply puts the flags in the place of the file's keys, and judges them as those
+// were judged.
+func (c serveCmd) apply(to *config.Config) error {
+	settings := &to.Transport
 	if c.Listen != "" {
 		settings.Listen = c.Listen
 	}
 	if c.Management != nil {
-		settings.Management.Listen = *c.Management
+		settings.Management.Listen, to.ManagementChosen = *c.Management, true
 	}
 	if e, ok := errors.AsType[*transport.ConfigError](settings.Validate()); ok {
 		flag := map[string]string{"listen": "--listen", "management.listen": "--management"}[e.Key]
 		return &usageError{flag + ": " + e.Text}
+	}
+	switch {
+	case to.ManagementChosen && settings.OneAddress():
+		return &usageError{"--management: must not be the address of --listen: agents must not reach what is an operator's"}
+	case c.Pprof && settings.Management.Listen == "":
+		return &usageError{"--pprof: profiles are served on the management address, and management.listen says that there is none"}
 	}
 	return nil
 }

@@ -7,7 +7,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"tollgate/redistest"
 )
 
 // TestTheCommandsOfOperationsWork runs every command that docs/operations.md
@@ -38,6 +41,63 @@ func TestTheCommandsOfOperationsWork(t *testing.T) {
 		t.Errorf("found %d commands; the document has more", ran)
 	}
 }
+
+var redisCommand = regexp.MustCompile("(?m)^REDISCLI_AUTH=PASSWORD .*$")
+
+// TestTheRedisCommandsOfOperationsWork runs the commands that look into Redis, and
+// that clear it after an intrusion, on a Redis that is guarded as
+// docs/configuration.md says.
+func TestTheRedisCommandsOfOperationsWork(t *testing.T) {
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		t.Skip("redis-cli is not installed")
+	}
+	redis := redistest.Start(t, "--requirepass", "administrators")
+	acl := aclCommand.FindStringSubmatch(readText(t, "docs", "configuration.md"))
+	if acl == nil {
+		t.Fatal("docs/configuration.md does not say which rights the gateways need")
+	}
+	redis.Do(append([]string{"ACL", "SETUSER"}, strings.Fields(acl[1])...)...)
+	service := newChangingService(t)
+	g := serve(t, command{args: []string{"--config", service.config(t, "redis://tollgate:PASSWORD@"+redis.Addr())}})
+	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
+	service.frozen.Store(true)
+	g.signal(t, syscall.SIGTERM)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	redis.Do("SET", "tollgate2:registry:portal", "somebody else's")
+
+	host, port, _ := strings.Cut(redis.Addr(), ":")
+	commands := redisCommand.FindAllString(readText(t, "docs", "operations.md"), -1)
+	if len(commands) != 3 {
+		t.Fatalf("the document has the commands %q", commands)
+	}
+	dir, out := t.TempDir(), ""
+	for _, line := range commands {
+		asWritten := line
+		for shown, real := range map[string]string{"REDISCLI_AUTH=PASSWORD": "REDISCLI_AUTH=administrators", "redis.example.internal": host, "-p 6379": "-p " + port} {
+			if !strings.Contains(line, shown) {
+				t.Errorf("no %s in: %s", shown, line)
+			}
+			line = strings.ReplaceAll(line, shown, real)
+		}
+		if now := shell(t, "cd "+dir+"; "+line); out == "" {
+			out = now
+			for _, key := range []string{"tollgate:registry:portal\n", "tollgate:registry:route:changing\n"} {
+				if !strings.Contains(out, key) {
+					t.Errorf("%s\ndoes not show %q: %s", asWritten, key, out)
+				}
+			}
+		} else if !strings.HasPrefix(now, "2") {
+			t.Errorf("%s\nprints %q, want the number of the copies, 2", asWritten, now)
+		}
+	}
+	if left := redis.Do("KEYS", "*"); left != "tollgate2:registry:portal" {
+		t.Errorf("left in Redis: %q", left)
+	}
+}
+
+var aclCommand = regexp.MustCompile("(?m)^ACL SETUSER (.*)$")
 
 var managementPath = regexp.MustCompile("(?:/actuator|/debug|/metrics)[A-Za-z0-9/{}_.-]*")
 

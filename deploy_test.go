@@ -75,11 +75,17 @@ func checkTemplate(t *testing.T, where, text string, labels []string) {
 	}
 }
 
+// runbookBase is what the reader of the rules puts another address in for.
+const runbookBase = "https://git.example.internal/tollgate/"
+
 // TestAlertsUseWhatExists holds the rules against the metrics of a gateway, and
 // what they tell their reader against the documents.
 func TestAlertsUseWhatExists(t *testing.T) {
 	metrics, values := exposed(t), labelValues(t)
 	rules := alertRules(t)
+	if !strings.Contains(readText(t, "docs", "deploy", "README.md"), "s|"+runbookBase+"|") {
+		t.Errorf("the README does not say what to do about %s", runbookBase)
+	}
 	if len(rules) < 10 {
 		t.Errorf("found %d rules; there are more", len(rules))
 	}
@@ -97,9 +103,11 @@ func TestAlertsUseWhatExists(t *testing.T) {
 			}
 			checkTemplate(t, rule.Alert+": "+name, rule.Annotations[name], labels)
 		}
-		file, anchor, ok := strings.Cut(rule.Annotations["runbook"], "#")
-		if !ok || file != "docs/operations.md" || !slices.Contains(anchors(t, file), anchor) {
-			t.Errorf("%s has the runbook %q, which is no section of docs/operations.md", rule.Alert, rule.Annotations["runbook"])
+		url := rule.Annotations["runbook_url"]
+		path, ok := strings.CutPrefix(url, runbookBase)
+		file, anchor, _ := strings.Cut(path, "#")
+		if !ok || !slices.Contains([]string{"docs/operations.md", "docs/operations-reference.md"}, file) || !slices.Contains(anchors(t, file), anchor) {
+			t.Errorf("%s has the runbook_url %q, which is no section of the documents on operations", rule.Alert, url)
 		}
 	}
 }
@@ -195,7 +203,7 @@ var codeName = regexp.MustCompile("`([a-z_]+)`")
 // names, types and labels.
 func TestOperationsNamesEveryMetric(t *testing.T) {
 	documented := map[string]string{}
-	for _, row := range metricRow.FindAllStringSubmatch(readText(t, "docs", "operations.md"), -1) {
+	for _, row := range metricRow.FindAllStringSubmatch(operations(t), -1) {
 		var labels []string
 		for _, m := range codeName.FindAllStringSubmatch(row[3], -1) {
 			labels = append(labels, m[1])
@@ -210,7 +218,7 @@ func TestOperationsNamesEveryMetric(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(real, documented); diff != "" {
-		t.Errorf("docs/operations.md differs from /metrics (-metrics +documented):\n%s", diff)
+		t.Errorf("docs/operations-reference.md differs from /metrics (-metrics +documented):\n%s", diff)
 	}
 }
 

@@ -22,6 +22,28 @@ func readText(t *testing.T, path ...string) string {
 	return string(data)
 }
 
+// TestTheReplicasExampleIsGood loads the file platform engineers copy, and holds
+// against it what its comments say.
+func TestTheReplicasExampleIsGood(t *testing.T) {
+	file := filepath.Join("docs", "examples", "replicas.yaml")
+	env := []string{"PORTAL_TOKEN=token", "TOLLGATE_REDIS_URL=rediss://tollgate:PASSWORD@redis.example.internal:6380/0"}
+	if o := (command{args: []string{"check", "--config", file}, env: env}).run(t); o.code != 0 {
+		t.Errorf("exit code %d\n%s", o.code, o.stderr)
+	}
+	if o := (command{args: []string{"check", "--config", file}}).run(t); o.code == 0 || !strings.Contains(o.stderr, "TOLLGATE_REDIS_URL") {
+		t.Errorf("without the environment: exit code %d\n%s", o.code, o.stderr)
+	}
+	text := readText(t, file)
+	for _, part := range append(env[1:], "${PORTAL_TOKEN}", "${TOLLGATE_REDIS_URL}") {
+		if _, value, found := strings.Cut(part, "="); found {
+			part = value
+		}
+		if !strings.Contains(text, part) {
+			t.Errorf("the file does not show %s", part)
+		}
+	}
+}
+
 // TestThePortalGuidesExampleIsGood holds what Portal teams copy against the
 // parser, and that it shows what the guide says of it.
 func TestThePortalGuidesExampleIsGood(t *testing.T) {

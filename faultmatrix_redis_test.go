@@ -100,12 +100,16 @@ func redisCells() (cells []cell) {
 		add("Redis", f.name, "cold", func(tr *redisTrial) { redisFailsCold(tr, f) })
 		add("Redis", f.name, "cold, dead", func(tr *redisTrial) { redisFailsDead(tr, f) })
 	}
+	warm := map[string]bool{}
 	for _, p := range poisons {
 		origin := "Redis route"
 		if p.key == portalKey {
 			origin = "Redis Portal"
 		}
-		add(origin, p.name, "warm", func(tr *redisTrial) { poisonedWarm(tr, p) })
+		if !warm[p.key] { // no value of the key is read then: one stands for all
+			warm[p.key] = true
+			add(origin, p.name, "warm", func(tr *redisTrial) { poisonedWarm(tr, p) })
+		}
 		add(origin, p.name, "cold", func(tr *redisTrial) { poisonedCold(tr, p) })
 		add(origin, p.name, "cold, dead", func(tr *redisTrial) { poisonedDead(tr, p) })
 	}

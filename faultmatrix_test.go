@@ -29,11 +29,13 @@ type row struct {
 }
 
 // unmeant are the cells without a meaning, and what stands for them.
-var unmeant = []struct{ origin, fault, reason string }{
-	{"Portal", "wrong bundleId", "a registry answer has none; a serviceKey that is not the service's bundleId is the manifest's row"},
-	{"Redis", "500", "Redis speaks no HTTP; its refusals are the rows READONLY, MASTERDOWN (as LOADING: no answer yet) and WRONGTYPE"},
-	{"Redis", "HTML 200", "Redis speaks no HTTP; what answers in its place is the row garbage"},
-	{"Redis", "redirect", "one Redis redirects nobody; MOVED is an error reply like the others, and followed in cluster mode"},
+var unmeant = []struct{ origin, fault, start, reason string }{
+	{"Portal", "wrong bundleId", "-", "a registry answer has none; a serviceKey that is not the service's bundleId is the manifest's row"},
+	{"Redis", "500", "-", "Redis speaks no HTTP; its refusals are the rows READONLY, MASTERDOWN (as LOADING: no answer yet) and WRONGTYPE"},
+	{"Redis", "HTML 200", "-", "Redis speaks no HTTP; what answers in its place is the row garbage"},
+	{"Redis", "redirect", "-", "one Redis redirects nobody; MOVED is an error reply like the others, and followed in cluster mode"},
+	{"Redis route", "other values", "warm", "who has a list reads no copy, whatever is in it: invalid JSON stands for all"},
+	{"Redis Portal", "other values", "warm", "the same"},
 }
 
 // width is how many cells run at a time. They mostly wait.
@@ -71,7 +73,7 @@ func TestFaultMatrix(t *testing.T) {
 		line(c.origin, c.fault, c.start, rows[i])
 	}
 	for _, u := range unmeant {
-		line(u.origin, u.fault, "-", "no meaning: "+u.reason)
+		line(u.origin, u.fault, u.start, "no meaning: "+u.reason)
 	}
 	t.Log("the fault matrix:\n" + table.String())
 }

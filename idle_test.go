@@ -21,9 +21,8 @@ func TestAnIdleGatewayAsksNobody(t *testing.T) {
 	service.askUntil(t, g, redis, "the last one is written", service.hasCopies(redis))
 
 	const ttl = 200 * time.Millisecond // the longer of the two; see config
-	time.Sleep(3 * ttl)                // what the last call left to do
-	fetches, commands := service.fetches.Load(), redisCommands(redis)
-	time.Sleep(15 * ttl)
+	fetches, commands := service.quiet(t, redis, ttl)
+	time.Sleep(15 * ttl) // nothing is what happens in it
 	if n := service.fetches.Load() - fetches; n != 0 {
 		t.Errorf("the origins were asked %d times", n)
 	}
@@ -35,6 +34,24 @@ func TestAnIdleGatewayAsksNobody(t *testing.T) {
 	}
 	if service.fetches.Load() == fetches {
 		t.Error("the next call did not have the origins checked: they would not have been in any case")
+	}
+}
+
+// quiet waits until what the last call left to do is done: two looks one ttl
+// apart agree. It returns what they saw.
+func (s *changingService) quiet(t *testing.T, redis *redistest.Server, ttl time.Duration) (fetches int64, commands map[string]string) {
+	t.Helper()
+	fetches, commands = s.fetches.Load(), redisCommands(redis)
+	for late := time.Now().Add(patience); ; {
+		time.Sleep(ttl)
+		nowFetches, nowCommands := s.fetches.Load(), redisCommands(redis)
+		if nowFetches == fetches && maps.Equal(nowCommands, commands) {
+			return fetches, commands
+		}
+		if time.Now().After(late) {
+			t.Fatalf("there is no end: %d fetches, Redis had %v", nowFetches, nowCommands)
+		}
+		fetches, commands = nowFetches, nowCommands
 	}
 }
 

@@ -18,7 +18,7 @@ test:
 
 # calls around a Redis that stands still for a minute, with their latencies
 freeze:
-    go test -count=1 -v -run '^TestCallsDoNotNoticeAFrozenRedis$' . -freeze=60s
+    bash .ci/run freeze
 
 # everything CI runs
 ci:

@@ -94,6 +94,13 @@ func outcomes(t *testing.T) []string {
 	return words
 }
 
+// operations are both documents for operators, for tests of words that stand in
+// either.
+func operations(t *testing.T) string {
+	t.Helper()
+	return readText(t, "docs", "operations.md") + "\n" + readText(t, "docs", "operations-reference.md")
+}
+
 // section is the text of a document from one heading to the next of that level.
 func section(t *testing.T, document, heading string) string {
 	t.Helper()
@@ -124,7 +131,7 @@ var inCode = regexp.MustCompile("`([^`]+)`")
 // metrics and logs that their reader cannot look up, and words that no longer
 // exist.
 func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
-	document := readText(t, "docs", "operations.md")
+	document := operations(t)
 	statuses := section(t, document, "## Statuses and sources")
 	kinds := []string{"status_…"} // one row for all of them
 	for _, kind := range constants(t, "registry", "FailureKind") {
@@ -146,19 +153,19 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 	} {
 		for _, word := range c.words {
 			if !slices.Contains(c.documented, word) {
-				t.Errorf("docs/operations.md has no row for the %s %s", c.what, word)
+				t.Errorf("the documents on operations have no row for the %s %s", c.what, word)
 			}
 		}
 		for _, word := range c.documented {
 			if !c.others && !slices.Contains(c.words, word) {
-				t.Errorf("docs/operations.md has a row for %s, but there is no such %s", word, c.what)
+				t.Errorf("the documents on operations have a row for %s, but there is no such %s", word, c.what)
 			}
 		}
 	}
 	known := outcomes(t)
 	for _, word := range firstColumn(section(t, document, "## Outcomes of calls")) {
 		if !slices.Contains(known, word) {
-			t.Errorf("docs/operations.md has a row for the outcome %s, which no call has", word)
+			t.Errorf("the documents on operations have a row for the outcome %s, which no call has", word)
 		}
 	}
 }
@@ -232,7 +239,7 @@ var quotedMessage = regexp.MustCompile(`"msg":"((?:[^"\\]|\\.)*)"`)
 // TestOperationsQuotesTheLogAsItIs finds log lines in the document that nobody
 // writes, and those about origins and Redis that it does not tell of.
 func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
-	document := readText(t, "docs", "operations.md")
+	document := operations(t)
 	written := literals(t)
 	var quoted []string
 	for _, m := range quotedMessage.FindAllStringSubmatch(document, -1) {
@@ -248,7 +255,7 @@ func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 	}
 	for _, text := range append(quoted, table...) {
 		if !written[text] {
-			t.Errorf("docs/operations.md quotes the log line %q, which nobody writes", text)
+			t.Errorf("docs/operations.md or its reference quotes the log line %q, which nobody writes", text)
 		}
 	}
 	if len(quoted) < 5 || len(table) < 15 {
@@ -287,14 +294,14 @@ var attributeName = regexp.MustCompile(`\b[a-z_]+(?:\.[a-z_]+)+\b`)
 // of spans.
 func TestOperationsNamesAttributesThatExist(t *testing.T) {
 	written, attributes := literals(t), 0
-	for _, row := range strings.Split(section(t, readText(t, "docs", "operations.md"), "## Traces"), "\n") {
+	for _, row := range strings.Split(section(t, operations(t), "## Traces"), "\n") {
 		cells := strings.Split(row, " | ")
 		if len(cells) != 4 {
 			continue
 		}
 		for _, name := range attributeName.FindAllString(cells[3], -1) {
 			if attributes++; !written[name] {
-				t.Errorf("docs/operations.md names the attribute %s, which no span has", name)
+				t.Errorf("docs/operations-reference.md names the attribute %s, which no span has", name)
 			}
 		}
 	}

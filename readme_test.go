@@ -98,6 +98,7 @@ func TestReadme(t *testing.T) {
 		ran++
 		lines := strings.ReplaceAll(block.lines, "./tollgate", filepath.Join(dir, "tollgate"))
 		lines = strings.ReplaceAll(lines, "http://127.0.0.1:8080", g.URL)
+		lines = strings.ReplaceAll(lines, "http://127.0.0.1:9090", g.operator)
 		lines = strings.ReplaceAll(lines, exampleAddress, own.address)
 		lines = strings.ReplaceAll(lines, "docs/examples/tollgate.yaml", own.config)
 		out := shell(t, "set -e; "+lines)

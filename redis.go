@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 
 	"tollgate/redisconn"
 	"tollgate/registry"
@@ -20,6 +22,27 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 		Config: p.config.Redis, Logger: log, OnRecovery: func() { p.registry.StoreRecovered() },
 	})
 	return err
+}
+
+// tryRedis finds out whether the configured Redis can be used, and leaves nothing
+// there. It returns what is wrong; "" when nothing is, or none is configured.
+func (p *parts) tryRedis(ctx context.Context, log *slog.Logger) (fault string, err error) {
+	if p.config.Redis.URL == "" || p.demo != nil {
+		return "", nil
+	}
+	conn, err := redisconn.Open(redisconn.Options{Config: p.config.Redis, Logger: log})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	err = conn.Ping(ctx)
+	if conn.State().Status == redisconn.StatusUp {
+		return "", nil // an answer about one key is an answer
+	}
+	if failure, ok := errors.AsType[*redisconn.Error](err); ok {
+		return strings.TrimPrefix(failure.Error(), "redis: "), nil
+	}
+	return "", err // the command was interrupted
 }
 
 // store is where the registry keeps copies; nil without Redis.

@@ -2,35 +2,13 @@ package main
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"tollgate/redistest"
 )
-
-// askUntil calls the tool until done, as somebody does who uses the route.
-func (s *changingService) askUntil(t *testing.T, g *gateway, redis *redistest.Server, what string, done func() bool) {
-	t.Helper()
-	for late := time.Now().Add(patience); !done(); {
-		if time.Now().After(late) {
-			t.Fatalf("it does not happen: %s; Redis has %q", what, redis.Do("KEYS", "*"))
-		}
-		if fault := s.echo(g, http.DefaultClient, `{"n":1}`); fault != "" {
-			t.Fatal(fault)
-		}
-		time.Sleep(10 * time.Millisecond) // a caller's pause
-	}
-}
-
-// hasCopies says that Redis holds the Portal's answer and the route's newest
-// manifest.
-func (s *changingService) hasCopies(redis *redistest.Server) func() bool {
-	return func() bool {
-		return redis.Do("EXISTS", "tollgate:registry:portal") == "1" &&
-			strings.Contains(redis.Do("GET", "tollgate:registry:route:changing"), s.described())
-	}
-}
 
 func TestRedisMayComeLater(t *testing.T) {
 	redis, service := redistest.Start(t), newChangingService(t)
@@ -84,4 +62,40 @@ func TestMetricsFollowAnIdleRedis(t *testing.T) {
 	shows("tollgate_redis_up 1")
 	shows("tollgate_redis_failures 0")
 	g.checkOneOutage(t)
+}
+
+// TestCheckLiveTriesRedis: what keeps a Redis from being used is found before a
+// gateway has to do without it, and nothing is left there.
+func TestCheckLiveTriesRedis(t *testing.T) {
+	redis, service := redistest.Start(t, "--requirepass", "right"), newChangingService(t)
+	withPassword := func(password string) string { return "redis://:" + password + "@" + redis.Addr() }
+	for name, test := range map[string]struct{ url, want string }{
+		"right password": {withPassword("right"), ""},
+		"wrong password": {withPassword("wrong"), "ERROR redis - cannot be used: auth (WRONGPASS)"},
+		"no password":    {redis.URL(), "ERROR redis - cannot be used: auth (NOAUTH)"},
+		"dead port":      {"redis://127.0.0.1:1", "ERROR redis - cannot be used: connect (refused)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := service.config(t, test.url)
+			o := tollgate(t, "check", "--live", "--config", file)
+			if test.want == "" {
+				if o.code != 0 || !strings.HasPrefix(o.stdout, "ok: 1 route\n") {
+					t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+				}
+			} else if o.code != exitFailed || o.stdout != test.want+"\n" || o.stderr != "" {
+				t.Errorf("exit code %d, want %d and just %q:\n%s%s", o.code, exitFailed, test.want, o.stdout, o.stderr)
+			}
+			if o := tollgate(t, "check", "--config", file); o.code != 0 {
+				t.Errorf("without --live: exit code %d\n%s", o.code, o.stderr)
+			}
+		})
+	}
+	demo := filepath.Join(t.TempDir(), "tollgate.yaml")
+	writeFile(t, demo, awayRedis)
+	if o := tollgate(t, "check", "--live", "--fixtures", "--config", demo); o.code != 0 {
+		t.Errorf("the demo keeps no copies, but its check fails: exit code %d\n%s", o.code, o.stdout)
+	}
+	if keys := redis.Do("KEYS", "*:registry:*"); keys != "" {
+		t.Errorf("the check left copies in Redis: %s", keys)
+	}
 }

@@ -103,7 +103,7 @@ func flatten(errs ...error) []error {
 // twoListeners tells at once of one address for both. When the management
 // address is only the default, serve goes on without it.
 func (k *checker) twoListeners(c transport.Config) {
-	if c.Management.Listen == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+	if c.OneAddress() {
 		k.report("management.listen", "must not be the address of listen: agents must not reach what is an operator's")
 	}
 }

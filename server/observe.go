@@ -40,7 +40,6 @@ type CallEvent struct {
 	Upstream time.Duration // of that, the Tool Service's part; 0 when nothing was forwarded
 
 	Forwarded bool // a request to the Tool Service was tried
-	Status    int  // the HTTP status it answered with; 0 when none came
 
 	// CostMissing says that the Tool Service answered with success, but without a
 	// valid x-agent-cost.
@@ -57,7 +56,7 @@ func (r *callRecord) event(total time.Duration) CallEvent {
 		e.Service = r.tool.Service
 	}
 	if a := r.answer; a != nil {
-		e.Forwarded, e.Status, e.Upstream = true, a.Status, a.Elapsed
+		e.Forwarded, e.Upstream = true, a.Elapsed
 		e.CostMissing = a.Status >= 200 && a.Status < 300 && !a.CostDeclared
 	}
 	return e

@@ -99,8 +99,8 @@ func (m *Metrics) callOnce(e server.CallEvent) {
 
 func TestCallsAreCounted(t *testing.T) {
 	_, m := newWorld(routeOf("claims", "a", "b"))
-	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: 2 * time.Second, Upstream: time.Second, Forwarded: true, Status: 200})
-	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: time.Second, Upstream: time.Second, Forwarded: true, Status: 200, CostMissing: true})
+	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: 2 * time.Second, Upstream: time.Second, Forwarded: true})
+	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: time.Second, Upstream: time.Second, Forwarded: true, CostMissing: true})
 	m.callOnce(server.CallEvent{Route: "claims", Service: "b", Outcome: "busy"})
 	m.callOnce(server.CallEvent{Route: "claims", Outcome: "tool_not_found"})
 	m.callOnce(server.CallEvent{Outcome: "route_not_found"})

@@ -133,6 +133,12 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
+// OneAddress reports whether both listeners were given the same address, of which
+// only one could have it. Port 0 is another port each time.
+func (c Config) OneAddress() bool {
+	return c.Management.Listen == c.Listen && !strings.HasSuffix(c.Listen, ":0")
+}
+
 // CheckToolTimeout reports a drain shorter than longest, the longest time a
 // call may take: a rollout would cut calls. It returns nil or a *ConfigError.
 func (c Config) CheckToolTimeout(longest time.Duration) error {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,10 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"tollgate/config"
+	"tollgate/redistest"
 )
 
 // readiness is what a probe's author sees.
@@ -146,19 +150,12 @@ func TestManagementAddressInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	address := taken.Addr().String()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close() // for both listeners of one process
-	same := free.Addr().String()
 	file := filepath.Join(t.TempDir(), "tollgate.yaml")
 	writeFile(t, file, "management: {listen: \""+address+"\"}\nlisten: 127.0.0.1:0\n")
 	for name, c := range map[string]command{
-		"file":               {args: []string{"serve", "--fixtures", "--config", file}},
-		"flag":               {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0", "--management", address}},
-		"variable":           {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}, env: []string{"TOLLGATE_MANAGEMENT=" + address}},
-		"the public address": {args: []string{"serve", "--fixtures", "--listen", same, "--management", same}},
+		"file":     {args: []string{"serve", "--fixtures", "--config", file}},
+		"flag":     {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0", "--management", address}},
+		"variable": {args: []string{"serve", "--fixtures", "--listen", "127.0.0.1:0"}, env: []string{"TOLLGATE_MANAGEMENT=" + address}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.run(t)
@@ -206,10 +203,6 @@ func TestNoManagementListenerWhenSwitchedOff(t *testing.T) {
 			if log := g.stderr.text(); strings.Contains(log, "management") || strings.Contains(log, `"level":"WARN"`) {
 				t.Errorf("the log speaks of it:\n%s", log)
 			}
-			o := command{args: append(args, "--pprof")}.run(t)
-			if o.code != exitUsage || !strings.Contains(o.stderr, "--pprof") {
-				t.Errorf("profiles without a place for them: exit code %d\n%s", o.code, o.stderr)
-			}
 		})
 	}
 }
@@ -222,6 +215,46 @@ func TestManagementSettingsAreChecked(t *testing.T) {
 	}
 	if o := tollgate(t, "serve", "--fixtures", "--management", "nine"); o.code != exitUsage || !strings.Contains(o.stderr, "--management: want HOST:PORT") {
 		t.Errorf("flag: exit code %d\n%s", o.code, o.stderr)
+	}
+}
+
+// TestManagementFlagsAreCheckedBeforeAnythingIsFetched tries flags that cannot be
+// kept, alone and beside a file.
+func TestManagementFlagsAreCheckedBeforeAnythingIsFetched(t *testing.T) {
+	var fetches atomic.Int64
+	portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetches.Add(1)
+		io.WriteString(w, `{"routes":[]}`)
+	}))
+	defer portal.Close()
+	port, err := redistest.FreePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := fmt.Sprintf("127.0.0.1:%d", port)
+	const profiles, oneAddress = "--pprof: ", "--management: must not be the address of --listen"
+	for name, test := range map[string]struct {
+		file string
+		args []string
+		want string
+	}{
+		"profiles, no address by flag": {"listen: 127.0.0.1:0\n", []string{"--pprof", "--management="}, profiles},
+		"profiles, no address by file": {"listen: 127.0.0.1:0\nmanagement: {listen: \"\"}\n", []string{"--pprof"}, profiles},
+		"one address by flags":         {"", []string{"--listen", same, "--management", same}, oneAddress},
+		"listen is the file's":         {"listen: " + same + "\n", []string{"--management", same}, oneAddress},
+		"management is the file's":     {"management: {listen: \"" + same + "\"}\n", []string{"--listen", same}, oneAddress},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "tollgate.yaml")
+			writeFile(t, file, test.file+"registry: {portal: {url: \""+portal.URL+"\"}}\n")
+			o := command{args: append([]string{"serve", "--config", file}, test.args...)}.run(t)
+			if o.code != exitUsage || !strings.Contains(o.stderr, test.want) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", o.code, exitUsage, test.want, o.stderr)
+			}
+			if n := fetches.Load(); n != 0 {
+				t.Errorf("the Portal was asked %d times", n)
+			}
+		})
 	}
 }
 

@@ -11,26 +11,22 @@ import (
 	"tollgate/transport"
 )
 
-// operator is the management side of serve: its handler, and its listener once
-// that is open.
-type operator struct {
+// managementListener is the operators' door of serve: its handler, and the
+// listener once that is open.
+type managementListener struct {
 	listen   string // "": there is none
 	chosen   bool   // the address is not just the default
-	pprof    bool
 	options  transport.ManagementOptions
 	listener *transport.Management // nil: not open
 	log      *slog.Logger
 }
 
-// newOperator makes the management side of p. The flag wins over the file.
-func (c serveCmd) newOperator(p *parts, level *slog.LevelVar, log *slog.Logger) *operator {
-	o := &operator{listen: p.config.Transport.Management.Listen, chosen: p.config.ManagementChosen, pprof: c.Pprof, log: log}
-	if c.Management != nil {
-		o.listen, o.chosen = *c.Management, true
-	}
+// newManagement makes the management listener of p and opens nothing yet.
+func newManagement(p *parts, pprof bool, level *slog.LevelVar, log *slog.Logger) *managementListener {
+	m := &managementListener{listen: p.config.Transport.Management.Listen, chosen: p.config.ManagementChosen, log: log}
 	version, commit := build()
-	o.options = transport.ManagementOptions{
-		Listen:       o.listen,
+	m.options = transport.ManagementOptions{
+		Listen:       m.listen,
 		AllowedHosts: p.config.Transport.HTTP.AllowedHosts,
 		Handler: management.New(management.Options{
 			Identity: p.config.Identity,
@@ -45,52 +41,49 @@ func (c serveCmd) newOperator(p *parts, level *slog.LevelVar, log *slog.Logger) 
 			Level:    level,
 			Redis:    p.redisHealth(),
 			Draining: p.draining.Load,
-			Pprof:    c.Pprof,
+			Pprof:    pprof,
 			Logger:   log,
 		}),
 		Logger: log,
 	}
-	return o
+	return m
 }
 
 // open opens the listener. The default address may belong to somebody else by
 // accident, another gateway on this machine for one: a warning then. Whoever has
 // chosen an address has probes and monitoring pointed at it, and must hear that
 // they would not reach this process.
-func (o *operator) open(ctx context.Context) error {
-	if o.listen == "" {
-		if o.pprof {
-			return &usageError{"--pprof: profiles are served on the management address, and management.listen says that there is none"}
-		}
+func (m *managementListener) open(ctx context.Context) error {
+	if m.listen == "" {
 		return nil
 	}
-	listener, err := transport.ListenManagement(ctx, o.options)
+	listener, err := transport.ListenManagement(ctx, m.options)
 	if err == nil {
-		o.listener = listener
-		o.log.Info("management listening", "address", listener.Addr().String())
+		m.listener = listener
+		m.log.Info("management listening", "address", listener.Addr().String())
 		return nil
 	}
-	fault := listenFault(o.listen, "--management or management.listen", err)
-	if o.chosen {
+	fault := listenFault(m.listen, "--management or management.listen", err)
+	if m.chosen {
 		return fault
 	}
-	o.log.Warn("no management listener: health, status and metrics cannot be asked for", "cause", fault.Error())
+	m.log.Warn("no management listener: health, status and metrics cannot be asked for", "cause", fault.Error())
 	return nil
 }
 
 // url is the listener's address as seen from this machine; "" while it is not
 // open.
-func (o *operator) url() string {
-	if o.listener == nil {
+func (m *managementListener) url() string {
+	if m.listener == nil {
 		return ""
 	}
-	return "http://" + localAddress(o.listener.Addr())
+	return "http://" + localAddress(m.listener.Addr())
 }
 
 // close closes the listener, if there is one. It is the last thing a process
 // does that leaves in order: until then, probes and monitoring see it leave.
-func (o *operator) close() {
-	if o.listener != nil {
-		o.listener.Close()
+func (m *managementListener) close() {
+	if m.listener != nil {
+		m.listener.Close()
 	}
 }

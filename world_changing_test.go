@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"tollgate/redistest"
 )
 
 // A changingService is a Portal with one route, changing, and its Tool Service,
@@ -103,4 +106,27 @@ func (s *changingService) echo(g *gateway, client *http.Client, arguments string
 		return fmt.Sprintf("sent %s, got %s", arguments, data)
 	}
 	return ""
+}
+
+// askUntil calls the tool until done, as somebody does who uses the route.
+func (s *changingService) askUntil(t *testing.T, g *gateway, redis *redistest.Server, what string, done func() bool) {
+	t.Helper()
+	for late := time.Now().Add(patience); !done(); {
+		if time.Now().After(late) {
+			t.Fatalf("it does not happen: %s; Redis has %q", what, redis.Do("KEYS", "*"))
+		}
+		if fault := s.echo(g, http.DefaultClient, `{"n":1}`); fault != "" {
+			t.Fatal(fault)
+		}
+		time.Sleep(10 * time.Millisecond) // a caller's pause
+	}
+}
+
+// hasCopies says that Redis holds the Portal's answer and the route's newest
+// manifest.
+func (s *changingService) hasCopies(redis *redistest.Server) func() bool {
+	return func() bool {
+		return redis.Do("EXISTS", "tollgate:registry:portal") == "1" &&
+			strings.Contains(redis.Do("GET", "tollgate:registry:route:changing"), s.described())
+	}
 }
