@@ -449,7 +449,8 @@ func (s lateStore) Get(ctx context.Context, key string, limit int) ([]byte, erro
 // of.
 func TestDefectOfACopyThatIsReplacedMeanwhile(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		w.declare(map[string][]svc{"plant": {alpha}})
+		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
+		w.serve(beta, "b.one") // there is something to serve, so that only requests cause readings
 		s := newStore(w)
 		s.put(routeCopyKey("plant"), "garbage")
 		r := w.made(t, func(o *Options) { o.Store = lateStore{s, routeCopyKey("plant"), 200 * time.Millisecond} })
