@@ -25,17 +25,17 @@ func (r *Registry) survive(what string, f func()) (whole bool) {
 	return true
 }
 
-// readCopy gets a value from the Store. It is nil when there is none, or one
-// that can be seen not to be ours before it is read: that is told of like other
-// defects.
-func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte, error) {
+// readCopy gets a value from the Store, from began on. It is nil when there is
+// none, or one that can be seen not to be ours before it is read: that is told of
+// like other defects.
+func (r *Registry) readCopy(ctx context.Context, key string, limit int, began time.Duration) ([]byte, error) {
 	value, err := r.store.Get(ctx, key, limit)
 	if faulty, ok := errors.AsType[valueFault](err); ok && faulty.ValueFault() != "" {
 		why := foreignFormat // whatever it is, nothing like it is written here
 		if faulty.ValueFault() == string(tooLarge) {
 			why = tooLarge
 		}
-		r.noteDefect(key, why)
+		r.noteDefect(key, why, began)
 		return nil, nil
 	}
 	if err != nil {
@@ -46,8 +46,8 @@ func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte,
 }
 
 // noteDefect warns of a value that cannot be used, once for each state of it.
-func (r *Registry) noteDefect(key string, why defect) {
-	if r.keeper.defective(key, why) {
+func (r *Registry) noteDefect(key string, why defect, began time.Duration) {
+	if r.keeper.defective(key, why, began) {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing",
 			slog.String("key", key), slog.String("kind", string(why)))
 	}
@@ -56,16 +56,17 @@ func (r *Registry) noteDefect(key string, why defect) {
 // readPortalCopy reads the copy of the Portal. It is nil when there is none that
 // can be used; an error means that nobody knows.
 func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
-	value, err := r.readCopy(ctx, portalCopyKey, r.portalCopyLimit())
+	began := r.now()
+	value, err := r.readCopy(ctx, portalCopyKey, r.portalCopyLimit(), began)
 	if value == nil || err != nil {
 		return nil, err
 	}
 	p, why := decodePortalCopy(value)
-	r.noteDefect(portalCopyKey, why)
+	r.noteDefect(portalCopyKey, why, began)
 	if why != sound {
 		return nil, nil
 	}
-	r.keeper.knows(portalCopyKey, hashOf(value), r.now())
+	r.keeper.read(portalCopyKey, hashOf(value), began)
 	return &p, nil
 }
 
@@ -176,12 +177,11 @@ func (rt *route) declaration() ([]Service, []*service) {
 // They are nil when there is no copy that can be used as a whole; an error means
 // that nobody knows.
 func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
-	key := routeCopyKey(route)
-	value, err := r.readCopy(ctx, key, r.routeCopyLimit(len(declared)))
+	key, began := routeCopyKey(route), r.now()
+	value, err := r.readCopy(ctx, key, r.routeCopyLimit(len(declared)), began)
 	if value == nil || err != nil {
 		return nil, err
 	}
-	now := r.now()
 	entries, why := decodeRouteCopy(value)
 	copies := make(map[ServiceKey]*Manifest, len(entries))
 	for i := 0; i < len(declared) && why == sound; i++ {
@@ -192,12 +192,12 @@ func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared [
 			copies[declared[i].Key], why = r.checkCopy(services[i], raw, declared, i)
 		}
 	}
-	r.noteDefect(key, why)
+	r.noteDefect(key, why, began)
 	if why != sound {
 		return nil, nil
 	}
 	if len(copies) == len(entries) {
-		r.keeper.knows(key, contentOf(viewOf(declared, copies)), now)
+		r.keeper.read(key, contentOf(viewOf(declared, copies)), began)
 	}
 	return copies, nil
 }

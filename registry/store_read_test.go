@@ -291,8 +291,8 @@ func TestCopyThatComesTooLate(t *testing.T) {
 		r := w.made(t, s.in)
 		heard.on(r)
 		r.Start()
-		twoRoutes(w)
-		w.down(alpha.url())
+		w.declare(map[string][]svc{"plant": {alpha, beta}, "lab": {alpha}})
+		w.serve(beta, "b.one")
 		w.at(6)
 		ask := func() { r.Snapshot(t.Context(), "lab") }
 		ask()

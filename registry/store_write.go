@@ -29,6 +29,7 @@ type kept struct {
 
 	content string        // names what was read or written last; "" = nobody knows
 	at      time.Duration // when that was
+	written time.Duration // when the last write ended; what was read before is not there any more
 	why     defect        // of what was read last, until it is written anew
 }
 
@@ -44,20 +45,30 @@ func (k *keeper) of(key string) *kept {
 	return c
 }
 
-// knows notes what is in the Store.
-func (k *keeper) knows(key, content string, at time.Duration) {
+// wrote notes what was written to the Store from began to ended.
+func (k *keeper) wrote(key, content string, began, ended time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.of(key)
-	c.content, c.at, c.why = content, at, sound
+	c.content, c.at, c.written, c.why = content, began, ended, sound
 }
 
-// defective notes why a value is of no use and reports whether that is news.
-func (k *keeper) defective(key string, why defect) bool {
+// read notes what a reading found in the Store that began then.
+func (k *keeper) read(key, content string, began time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.of(key); began >= c.written {
+		c.content, c.at, c.why = content, began, sound
+	}
+}
+
+// defective notes why a value that was read, or to be written, from began on is
+// of no use, and reports whether that is news.
+func (k *keeper) defective(key string, why defect, began time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.of(key)
-	if c.why == why {
+	if began < c.written || c.why == why {
 		return false
 	}
 	c.why = why
@@ -266,7 +277,7 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route) error {
 	if err := r.store.Set(ctx, c.key, encodeRouteCopy(entries)); err != nil {
 		return err
 	}
-	r.keeper.knows(c.key, content, now)
+	r.keeper.wrote(c.key, content, now, r.now())
 	return nil
 }
 
@@ -306,13 +317,13 @@ func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 		value = encodePortalCopy(p.filledFrom(old))
 	}
 	if len(value) > r.portalCopyLimit() {
-		r.noteDefect(c.key, tooLarge)
+		r.noteDefect(c.key, tooLarge, now)
 		return nil
 	}
 	if err := r.store.Set(ctx, c.key, value); err != nil {
 		return err
 	}
-	r.keeper.knows(c.key, content, now)
+	r.keeper.wrote(c.key, content, now, r.now())
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -425,6 +426,49 @@ func TestPortalCopyBeyondItsBound(t *testing.T) {
 		}
 		if got := w.log.with("WARN", "copy", "too_large"); len(got) != 1 {
 			t.Errorf("warned of %q", got)
+		}
+	})
+}
+
+// lateStore is a store whose answers about one key are under way for a while.
+type lateStore struct {
+	*fakeStore
+	key   string
+	delay time.Duration
+}
+
+func (s lateStore) Get(ctx context.Context, key string, limit int) ([]byte, error) {
+	value, err := s.fakeStore.Get(ctx, key, limit)
+	if key == s.key {
+		time.Sleep(s.delay)
+	}
+	return value, err
+}
+
+// What a reading finds of no use that was replaced meanwhile is nothing to warn
+// of.
+func TestDefectOfACopyThatIsReplacedMeanwhile(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta}})
+		w.serve(beta, "b.one") // there is something to serve, so that only requests cause readings
+		s := newStore(w)
+		s.put(routeCopyKey("plant"), "garbage")
+		r := w.made(t, func(o *Options) { o.Store = lateStore{s, routeCopyKey("plant"), 200 * time.Millisecond} })
+		r.Start()
+		<-r.Preloaded()
+		synctest.Wait()
+		defect := func() int { return len(w.log.with("WARN", "registry copy cannot be used")) }
+		if got := defect(); got != 1 {
+			t.Errorf("%d warnings of a copy that is garbage, want 1", got)
+		}
+		s.put(routeCopyKey("plant"), "other garbage")
+		w.put(alpha.url(), after(100*time.Millisecond, says(manifestOf("alpha", "a.one"))))
+		time.Sleep(10 * time.Second)
+		wantTools(t, ask(t, r, "plant"), "a.one") // reads the copy while the service answers
+		wantWritten(t, s, "plant", "alpha: a.one")
+		time.Sleep(time.Second)
+		if got := defect(); got != 1 {
+			t.Errorf("%d warnings of a copy when it was written anew, want still 1", got)
 		}
 	})
 }
