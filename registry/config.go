@@ -33,7 +33,8 @@ type Config struct {
 
 	// EmptyConfirm is how much later a second answer must agree before an answer
 	// without tools replaces a list that has some, or a Portal answer without
-	// routes replaces one that has some. Default 30s. Zero believes it at once.
+	// routes replaces one that has some. A failed fetch in between begins that
+	// anew. Default 30s. Zero believes it at once.
 	EmptyConfirm time.Duration `yaml:"emptyConfirm"`
 
 	// OnMissingService says what becomes of a route while one of its services

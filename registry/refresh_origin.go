@@ -165,6 +165,7 @@ func (r *Registry) failed(o *origin, failure *Failure) {
 	o.record.lastAttempt = time.Now()
 	o.record.failures++
 	o.record.failure = failure
+	o.record.emptyOver(r.now()) // what failed in between agrees with nothing
 	if doubling {
 		o.record.backoff++
 	}
@@ -209,8 +210,9 @@ func retryDelay(interval time.Duration, n int) time.Duration {
 }
 
 // awaitSecond says what to do with an answer without content that would replace
-// one with content. It counts when confirm has passed since the first such
-// answer; until then, wait is true and recheck is when the next one could count.
+// one with content. It counts when emptyConfirm has passed since the first such
+// answer and no check failed since; until then, wait is true and recheck is when
+// the next one could count.
 func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck time.Duration) {
 	o.mu.Lock()
 	if !o.record.awaitsSecond {
@@ -229,10 +231,14 @@ func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck
 	return wait, recheck
 }
 
-// emptyOver ends the wait for a second empty answer.
+// emptyOver ends the wait for a second empty answer: the next one is a first one.
 func (o *origin) emptyOver(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.awaitsSecond = false
-	o.record.hollow.set(false, now)
+	o.record.emptyOver(now)
+}
+
+func (rec *record) emptyOver(now time.Duration) {
+	rec.awaitsSecond = false
+	rec.hollow.set(false, now)
 }
