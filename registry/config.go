@@ -49,7 +49,8 @@ type Config struct {
 
 	// MissInterval is the least time between two checks caused by an unknown
 	// tool, per route, by an unknown route, per process, or by an operator's
-	// Refresh, which counts as both. Default 5s. Zero checks at every wrong name.
+	// Refresh, which counts as both and goes by it alone when an origin fails.
+	// Default 5s. Zero checks at every wrong name.
 	MissInterval time.Duration `yaml:"missInterval"`
 
 	// MaxToolsPerService bounds the tools of one manifest; a longer one is
