@@ -48,9 +48,8 @@ type record struct {
 	vain     int           // failures since the log told of an outage
 	reported []FailureKind // kinds it told of in that outage
 
-	emptySince   time.Duration // when an unconfirmed empty answer was first seen
-	awaitsSecond bool          // an empty answer waits for a second one to agree
-	hollow       alarm         // the same, as the log tells it
+	emptySince time.Time // since then an empty answer waits for a second one to agree; zero = none does
+	hollow     alarm     // the same, as the log tells it
 }
 
 // flight is one check under way. It belongs to nobody who waits for it.
@@ -88,7 +87,7 @@ func (o *origin) failing() bool {
 func (o *origin) triedInVain() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.record.failures > 0 || o.record.awaitsSecond
+	return o.record.failures > 0 || !o.record.emptySince.IsZero()
 }
 
 func (o *origin) recorded() record {
@@ -225,10 +224,10 @@ func retryDelay(interval time.Duration, n int) time.Duration {
 // the next one could count.
 func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck time.Duration) {
 	o.mu.Lock()
-	if !o.record.awaitsSecond {
-		o.record.awaitsSecond, o.record.emptySince = true, now
+	if o.record.emptySince.IsZero() {
+		o.record.emptySince = time.Now()
 	}
-	recheck = o.record.emptySince + r.config.EmptyConfirm
+	recheck = o.record.emptySince.Sub(r.born) + r.config.EmptyConfirm
 	told := false
 	if wait = now < recheck; wait {
 		told = o.record.hollow.set(true, now)
@@ -249,6 +248,6 @@ func (o *origin) emptyOver(now time.Duration) {
 }
 
 func (rec *record) emptyOver(now time.Duration) {
-	rec.awaitsSecond = false
+	rec.emptySince = time.Time{}
 	rec.hollow.set(false, now)
 }
