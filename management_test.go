@@ -383,7 +383,7 @@ func TestTheOperatorsView(t *testing.T) {
 		}
 	}
 	a = g.management(t, http.MethodPost, "/actuator/refresh/plant")
-	if a.status != 200 || !strings.HasPrefix(a.body, `{"routeKey":"plant","checked":true,"tools":5,`) {
+	if a.status != 200 || !strings.HasPrefix(a.body, `{"routeKey":"plant","checked":true,"portal":{"checked":true,"status":"healthy","lastFailureReason":null},"tools":5,`) {
 		t.Errorf("refresh: status %d, %s", a.status, a.body)
 	}
 	g.stderr.await(t, g.exited, `"msg":"route refreshed on request","route":"plant"`)

@@ -33,7 +33,8 @@ type Config struct {
 
 	// EmptyConfirm is how much later a second answer must agree before an answer
 	// without tools replaces a list that has some, or a Portal answer without
-	// routes replaces one that has some. Default 30s. Zero believes it at once.
+	// routes replaces one that has some. A failed fetch in between begins that
+	// anew. Default 30s. Zero believes it at once.
 	EmptyConfirm time.Duration `yaml:"emptyConfirm"`
 
 	// OnMissingService says what becomes of a route while one of its services
@@ -48,7 +49,8 @@ type Config struct {
 
 	// MissInterval is the least time between two checks caused by an unknown
 	// tool, per route, by an unknown route, per process, or by an operator's
-	// Refresh, which counts as both. Default 5s. Zero checks at every wrong name.
+	// Refresh, which counts as both and goes by it alone when an origin fails.
+	// Default 5s. Zero checks at every wrong name.
 	MissInterval time.Duration `yaml:"missInterval"`
 
 	// MaxToolsPerService bounds the tools of one manifest; a longer one is

@@ -291,3 +291,50 @@ func TestRefusalIsOverWhenNothingIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// The log alone answers which tool went missing, and whose decision it was.
+func TestLogSaysWhichToolsCameAndWent(t *testing.T) {
+	many := func(from, to int) (names []string) {
+		for i := from; i < to; i++ {
+			names = append(names, fmt.Sprintf("b.t%02d", i))
+		}
+		return names
+	}
+	off := beta
+	off.disabled = true
+	for name, test := range map[string]struct {
+		change func(w *world)
+		want   string // after the hash
+	}{
+		"added and removed": {func(w *world) { w.serve(alpha, "a.one", "a.three") }, `"added":["a.three"],"removed":["a.two"]`},
+		"changed":           {func(w *world) { w.serve(alpha, "a.one", "a.two@1: better") }, ``},
+		"many": {func(w *world) { w.serve(beta, many(11, 30)...) },
+			`"added":["b.t12","b.t13","b.t14","b.t15","b.t16","b.t17","b.t18","b.t19","b.t20","b.t21","and 8 more"],` +
+				`"removed":["b.t00","b.t01","b.t02","b.t03","b.t04","b.t05","b.t06","b.t07","b.t08","b.t09","and 1 more"]`},
+		"switched off": {func(w *world) { w.declare(map[string][]svc{"plant": {off, alpha}}) },
+			`"removed":["b.t00","b.t01","b.t02","b.t03","b.t04","b.t05","b.t06","b.t07","b.t08","b.t09","and 2 more"],"servicesRemoved":["beta"]`},
+		"detached": {func(w *world) { w.declare(map[string][]svc{"plant": {beta}}) },
+			`"removed":["a.one","a.two"],"servicesRemoved":["alpha"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				w.declare(map[string][]svc{"plant": {beta, alpha}})
+				w.serve(alpha, "a.one", "a.two")
+				w.serve(beta, many(0, 12)...)
+				r := w.loaded(t)
+				w.at(300)
+				test.change(w)
+				ask(t, r, "plant")
+				lines := w.log.with("INFO", "route has a new tool list")
+				if len(lines) != 1 {
+					t.Fatalf("told %q", lines)
+				}
+				_, got, _ := strings.Cut(lines[0], `"hash":"`)
+				_, got, _ = strings.Cut(got, `"`)
+				if got = strings.TrimPrefix(strings.TrimSuffix(got, "}"), ","); got != test.want {
+					t.Errorf("told %s, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}

@@ -46,7 +46,7 @@ func parseManifest(data []byte, rules ManifestRules, c *checker) (*Manifest, []F
 	if c.breaches > 0 {
 		return nil, c.result()
 	}
-	m.Hash = contentHash(m.Raw)
+	m.Hash = contentHash(m)
 	return m, c.result()
 }
 

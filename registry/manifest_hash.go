@@ -9,22 +9,31 @@ import (
 	"tollgate/jsonwire"
 )
 
-// contentHash is the hash of what a manifest says: its bundleId and tools.
-// Member order, white space and the spelling of strings do not count; the
-// order of arrays and the spelling of numbers do. The revision does not count
-// (content decides what a change is), nor do members nobody reads, such as the
-// time of generation. raw is a manifest without breaches.
-func contentHash(raw []byte) string {
+// contentHash is the hash of what a manifest says: its bundleId and, in their
+// order, what its tools publish, byte for byte as agents get it, and their _meta.
+// What is published is not brought into another form first: two replicas of which
+// one saw the members of a schema in another order before must come to publish the
+// same bytes. White space does not count, nor does the order of what is not
+// published, nor the revision (content decides what a change is), nor members
+// nobody reads, such as the time of generation. m has no breaches.
+func contentHash(m *Manifest) string {
 	sum := sha256.New()
-	for _, name := range []string{"bundleId", "tools"} {
-		value, _ := jsonwire.Get(raw, name)
-		sum.Write(appendCanonical(nil, value))
-		sum.Write([]byte{'\n'}) // no canonical form contains one
+	line := func(text []byte) {
+		sum.Write(append(text, '\n')) // no text contains one
+	}
+	line(jsonwire.AppendString(nil, string(m.BundleID)))
+	tools, _ := jsonwire.Get(m.Raw, "tools")
+	elements, _ := jsonwire.Elements(tools)
+	for i, t := range m.Tools {
+		meta, _ := jsonwire.Get(elements[i], "_meta")
+		line(appendPublished(nil, t, t.OutputSchema))
+		line(appendCanonical(nil, meta))
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// appendCanonical appends value with sorted members and without white space.
+// appendCanonical appends value with sorted members, one spelling of strings and
+// no white space.
 func appendCanonical(dst, value []byte) []byte {
 	switch jsonwire.KindOf(value) {
 	case jsonwire.KindObject:

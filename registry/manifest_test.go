@@ -428,8 +428,8 @@ func TestManifestHash(t *testing.T) {
 		t.Errorf("hash is %q", base.Hash)
 	}
 	same := map[string]string{
-		"member order, white space, escapes, revision and unknown top-level members do not count": "\ufeff" + ` { "tools" : [ {"title":"\u00e9\u003c","_meta":{"version":"1.0.0"},
-			"inputSchema":{"required":["a","b"], "maximum":1.0,"type":"object"},"description":"Find claims by customer.","name":"claim_search"}],"revision":"2","generatedAt":"now","bundleId":"claims"} `,
+		"white space, the revision, unread members and the order of those that are published in ours do not count": "\ufeff" + ` { "tools" : [ {"title":"\u00e9\u003c","_meta":{"version":"1.0.0"},
+			"inputSchema":{"type" : "object","maximum":1.0, "required":["a","b"]},"x":1,"description":"Find claims by customer.","name":"claim_search"}],"revision":"2","generatedAt":"now","bundleId":"claims"} `,
 	}
 	for what, text := range same {
 		if got := mustParse(t, text).Hash; got != base.Hash {
@@ -438,6 +438,8 @@ func TestManifestHash(t *testing.T) {
 	}
 	seen := map[string]string{base.Hash: "base"}
 	for what, changed := range map[string]change{
+		"member order":     {"inputSchema": `{"maximum":1.0,"type":"object","required":["a","b"]}`},
+		"string spelling":  {"inputSchema": `{"type":"object","maximum":1.0,"required":["a","\u0062"]}`},
 		"number spelling":  {"inputSchema": `{"type":"object","maximum":1,"required":["a","b"]}`},
 		"array order":      {"inputSchema": `{"type":"object","maximum":1.0,"required":["b","a"]}`},
 		"an unknown word":  {"inputSchema": `{"type":"object","maximum":1.0,"required":["a","b"],"x":1}`},

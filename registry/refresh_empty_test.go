@@ -70,6 +70,52 @@ func TestFailuresConfirmNothing(t *testing.T) {
 	})
 }
 
+// An empty answer after failures is a first one: what is down says now this, now
+// that.
+func TestAFailureBetweenEmptyAnswersBeginsTheWaitAnew(t *testing.T) {
+	for name, test := range map[string]struct {
+		url   string
+		empty func(w *world)
+		gone  func(s *Snapshot, err error) bool
+	}{
+		"manifest": {alpha.url(), func(w *world) { w.serve(alpha) }, func(s *Snapshot, err error) bool { return err == nil && names(s) == "" }},
+		"Portal":   {portalURL, func(w *world) { w.declare(nil) }, func(_ *Snapshot, err error) bool { return errors.Is(err, ErrRouteNotFound) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				onePlant(w)
+				r := w.loaded(t, func(o *Options) {
+					o.Config.Portal.RefreshTTL, o.Config.Manifest.RefreshTTL = 5*time.Second, 5*time.Second
+				})
+				w.at(10)
+				test.empty(w)
+				for s := 10; s < 111; s++ {
+					w.at(float64(s))
+					switch s {
+					case 20:
+						w.put(test.url, status(503, ""))
+					case 71:
+						test.empty(w)
+					}
+					wantTools(t, ask(t, r, "plant"), "a.one a.two")
+					if at := w.fetched(test.url); s >= 71 && at[len(at)-1] >= 71*time.Second {
+						w.at((at[len(at)-1] + 30*time.Second - time.Millisecond).Seconds())
+						wantTools(t, ask(t, r, "plant"), "a.one a.two")
+						w.at((at[len(at)-1] + 30*time.Second).Seconds())
+						break
+					}
+				}
+				if s, err := r.Snapshot(t.Context(), "plant"); !test.gone(s, err) {
+					t.Errorf("a second empty answer, 30 s after the first since the failures: %s, %v", names(s), err)
+				}
+				if got := w.log.with("WARN", "has nothing"); len(got) != 2 {
+					t.Errorf("%d warnings for two empty spells: %q", len(got), got)
+				}
+			})
+		})
+	}
+}
+
 func TestEmptyAnswersThatCountAtOnce(t *testing.T) {
 	in(t, func(t *testing.T, w *world) { // a first-ever one
 		w.declare(map[string][]svc{"plant": {alpha}})

@@ -5,10 +5,16 @@ import (
 	"time"
 )
 
-// Refreshed is what a [Registry.Refresh] did.
+// Refreshed is what a [Registry.Refresh] did. A check counts when it was started
+// for the Refresh or was under way, and is over; a failed one, too.
 type Refreshed struct {
-	Checked    bool          // the Portal or a service of the route was checked, or was just being checked
-	RetryAfter time.Duration // when not Checked: until a Refresh would check something, at least 1 s; 0 = there is nothing to check
+	Checked  bool         // none was left out: neither the Portal nor an enabled service of the route
+	Portal   bool         // the Portal was checked; false when routes are static
+	Services []ServiceKey // of the route, those that were checked; sorted
+
+	// RetryAfter is the time until a Refresh would check what this one left out,
+	// at least 1 s; 0 when there is nothing of that kind.
+	RetryAfter time.Duration
 }
 
 // Refresh is for an operator who will not wait for a TTL: it has the Portal and
@@ -17,20 +23,29 @@ type Refreshed struct {
 // services that the answer gives it.
 //
 // A check under way is joined. A new one is started at most once per
-// missInterval, per route for its services and per process for the Portal, and
-// never faster than a failing origin's retry clock. The interval is the one that
-// unknown tools and unknown routes use up: whoever used it up caused the same
-// checks a moment ago, and the origins are promised one per interval, whatever
-// the reasons. What is due by its TTL is checked in any case.
+// missInterval, per route for its services and per process for the Portal. The
+// interval is the one that unknown tools and unknown routes use up: whoever used
+// it up caused the same checks a moment ago, and the origins are promised one per
+// interval, whatever the reasons. An origin that fails is checked when its last
+// check was that long ago, although its retry clock may stand at more: who
+// switches something off must not wait for a clock that spares a failing origin.
+// What is due by its TTL is checked in any case.
 //
 // The error is ErrRouteNotFound when the route is not declared then, an
 // *UnavailableError when no registry answer was ever accepted, or ctx's when ctx
 // ended during the wait; Refreshed holds in each case. A check that failed is no
 // error: see [Registry.Status].
 func (r *Registry) Refresh(ctx context.Context, key RouteKey) (Refreshed, error) {
-	var done Refreshed
+	var flights []*flight
+	if r.portal != nil {
+		if f := r.joinPortalRefresh(); f != nil {
+			flights = append(flights, f)
+		}
+	}
+	joined, started := r.joinRefresh(key)
+	flights = append(flights, started...)
 	wait := func(f *flight) error {
-		done.Checked = done.Checked || !f.copy
+		flights = append(flights, f)
 		select {
 		case <-f.done:
 			return nil
@@ -38,58 +53,93 @@ func (r *Registry) Refresh(ctx context.Context, key RouteKey) (Refreshed, error)
 			return ctx.Err()
 		}
 	}
-	var portal *flight
-	var joined []*service
-	var flights []*flight
-	if r.portal != nil {
-		if portal = r.joinPortalMissed(); portal == nil {
-			portal = r.joinPortal(key)
-		}
+	err := r.await(key, wait, nil, joined, flights)
+	done := r.refreshed(key, flights)
+	if err == nil && r.route(key) == nil {
+		_, err = r.answer(key)
 	}
-	if rt := r.route(key); rt != nil {
-		joined, flights = r.joinMissed(rt)
-		more, due := r.joinServices(key, joined)
-		joined, flights = append(joined, more...), append(flights, due...)
-	}
-	if err := r.await(key, wait, portal, joined, flights); err != nil {
-		return done, err
-	}
-	if !done.Checked {
-		done.RetryAfter = r.untilRefresh(key)
-	}
-	if r.route(key) != nil {
-		return done, nil
-	}
-	_, err := r.answer(key)
 	return done, err
 }
 
-// untilRefresh is the time left until Refresh would check something.
-func (r *Registry) untilRefresh(key RouteKey) time.Duration {
+// joinPortalRefresh returns the Portal's flight, started if a Refresh may.
+func (r *Registry) joinPortalRefresh() *flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, left := r.now(), never
-	allowed := func(o *origin, missAt time.Duration, declared bool) {
-		wait := missAt - now
-		if o.failing() {
-			wait = max(wait, o.untilDue(now))
+	o, now := &r.portal.origin, r.now()
+	return r.joinLocked(o, func() bool {
+		if r.untilRefresh(o, r.portal.missAt, now) > 0 {
+			return false
 		}
-		if declared {
-			wait = min(wait, o.untilDue(now))
-		}
-		left = min(left, wait)
-	}
+		r.portal.missAt = now + r.config.MissInterval
+		return true
+	})
+}
+
+// joinRefresh returns the flights of the route's services, started for those that
+// a Refresh may check, and the services they are of. What a request would start
+// is among them.
+func (r *Registry) joinRefresh(key RouteKey) (joined []*service, flights []*flight) {
 	rt := r.route(key)
-	if r.portal != nil {
-		allowed(&r.portal.origin, r.portal.missAt, rt != nil)
+	if rt == nil {
+		return nil, nil
 	}
-	if rt != nil {
-		for _, s := range rt.live.Load().services {
-			allowed(&s.origin, rt.missAt, true)
+	r.mu.Lock()
+	now, missAt := r.now(), rt.missAt
+	for _, s := range rt.live.Load().services {
+		f := r.joinLocked(&s.origin, func() bool {
+			if r.untilRefresh(&s.origin, missAt, now) > 0 {
+				return false
+			}
+			rt.missAt = now + r.config.MissInterval
+			return true
+		})
+		if f != nil {
+			joined, flights = append(joined, s), append(flights, f)
 		}
 	}
-	if left == never {
-		return 0
+	r.mu.Unlock()
+	more, due := r.joinServices(key, joined)
+	return append(joined, more...), append(flights, due...)
+}
+
+// untilRefresh is the time left until a Refresh may check o, whose interval for
+// that ends at missAt.
+func (r *Registry) untilRefresh(o *origin, missAt, now time.Duration) time.Duration {
+	left := missAt - now
+	if rec := o.recorded(); rec.failures > 0 {
+		left = r.config.MissInterval - time.Since(rec.lastAttempt)
 	}
-	return max(left, time.Second)
+	return max(0, min(left, o.untilDue(now)))
+}
+
+// refreshed sums up what came of flights for the route.
+func (r *Registry) refreshed(key RouteKey, flights []*flight) Refreshed {
+	checked := make(map[*origin]bool)
+	for _, f := range flights {
+		if f.of != nil && f.over() {
+			checked[f.of] = true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	done, now := Refreshed{Checked: true}, r.now()
+	look := func(o *origin, missAt time.Duration) bool {
+		if checked[o] {
+			return true
+		}
+		done.Checked = false
+		done.RetryAfter = max(done.RetryAfter, time.Second, r.untilRefresh(o, missAt, now))
+		return false
+	}
+	if r.portal != nil {
+		done.Portal = look(&r.portal.origin, r.portal.missAt)
+	}
+	if rt := r.route(key); rt != nil {
+		for _, s := range rt.live.Load().services {
+			if look(&s.origin, rt.missAt) {
+				done.Services = append(done.Services, s.key)
+			}
+		}
+	}
+	return done
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // refresh is an operator's Refresh that finds the route.
@@ -18,15 +20,25 @@ func refresh(t *testing.T, r *Registry, key RouteKey) Refreshed {
 	return done
 }
 
+func wantRefreshed(t *testing.T, when string, got, want Refreshed) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got)\n%s", when, diff)
+	}
+}
+
+// everything is what a Refresh says when nothing was left out.
+func everything(services ...ServiceKey) Refreshed {
+	return Refreshed{Checked: true, Portal: true, Services: services}
+}
+
 func TestRefreshChecksWhateverTheTTL(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
 		r := w.loaded(t)
 		w.serve(alpha, "a.new")
 		w.at(10)
-		if got := refresh(t, r, "plant"); got != (Refreshed{Checked: true}) {
-			t.Errorf("got %+v", got)
-		}
+		wantRefreshed(t, "the first", refresh(t, r, "plant"), everything("alpha"))
 		s, _ := r.Current("plant")
 		wantTools(t, s, "a.new")
 		wantFetches(t, w, portalURL, 0, 10)
@@ -41,13 +53,9 @@ func TestRefreshObeysMissInterval(t *testing.T) {
 		w.at(10)
 		refresh(t, r, "plant")
 		w.at(12)
-		if got := refresh(t, r, "plant"); got != (Refreshed{RetryAfter: 3 * time.Second}) {
-			t.Errorf("2 s later: %+v, want a retry in 3 s", got)
-		}
+		wantRefreshed(t, "2 s later", refresh(t, r, "plant"), Refreshed{RetryAfter: 3 * time.Second})
 		w.at(14.5)
-		if got := refresh(t, r, "plant"); got != (Refreshed{RetryAfter: time.Second}) {
-			t.Errorf("half a second before it may: %+v, want 1 s", got)
-		}
+		wantRefreshed(t, "half a second before it may", refresh(t, r, "plant"), Refreshed{RetryAfter: time.Second})
 		w.at(15)
 		if got := refresh(t, r, "plant"); !got.Checked {
 			t.Errorf("5 s later: %+v", got)
@@ -62,9 +70,7 @@ func TestRefreshObeysMissInterval(t *testing.T) {
 		_, _ = r.RecheckTool(t.Context(), "plant")
 		_, _ = r.Snapshot(t.Context(), "nope")
 		w.at(11)
-		if got := refresh(t, r, "plant"); got != (Refreshed{RetryAfter: 4 * time.Second}) {
-			t.Errorf("after wrong names: %+v", got)
-		}
+		wantRefreshed(t, "after wrong names", refresh(t, r, "plant"), Refreshed{RetryAfter: 4 * time.Second})
 		wantFetches(t, w, alpha.url(), 0, 10)
 		wantFetches(t, w, portalURL, 0, 10)
 	})
@@ -101,46 +107,80 @@ func TestRefreshJoinsAFlightUnderWay(t *testing.T) {
 
 func TestRefreshWaitsUntilItsContextEnds(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		onePlant(w)
+		w.declare(map[string][]svc{"plant": {alpha, beta}})
+		w.serve(alpha, "a.one")
+		w.serve(beta, "b.one")
 		r := w.loaded(t)
 		w.at(10)
 		w.put(alpha.url(), after(2*time.Second, says(manifestOf("alpha", "a.new"))))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		done, err := r.Refresh(ctx, "plant")
-		if !errors.Is(err, context.DeadlineExceeded) || !done.Checked {
-			t.Errorf("got %+v, %v", done, err)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
 		}
+		wantRefreshed(t, "one check goes on", done, Refreshed{Portal: true, Services: []ServiceKey{"beta"}, RetryAfter: 4500 * time.Millisecond})
 		w.at(12)
 		synctest.Wait()
 		s, _ := r.Current("plant")
-		wantTools(t, s, "a.new") // the check went on
+		wantTools(t, s, "a.new b.one") // the check went on
 	})
 }
 
-func TestRefreshObeysTheRetryClock(t *testing.T) {
+// Who switches something off does not wait for the retry clock of a Portal that
+// fails, only for missInterval; requests do.
+func TestRefreshDoesNotWaitForTheRetryClock(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
-		r := w.loaded(t, func(o *Options) { o.Config.MissInterval = time.Second })
-		w.down(alpha.url())
-		w.at(10)
-		refresh(t, r, "plant")
-		for s := 11; s < 15; s++ {
-			w.at(float64(s))
-			if got := refresh(t, r, "plant"); !got.Checked {
-				t.Errorf("the Portal works and is checked: %+v", got)
-			}
-		}
-		wantFetches(t, w, alpha.url(), 0, 10)
+		r := w.loaded(t)
 		w.down(portalURL)
-		w.at(15)
-		refresh(t, r, "plant")
-		w.at(17)
-		if got := refresh(t, r, "plant"); got != (Refreshed{RetryAfter: 3 * time.Second}) {
-			t.Errorf("both fail until 20 s at least: %+v", got)
+		for s := 300; s < 400; s++ {
+			w.at(float64(s)) // requests fill its retry clock
+			ask(t, r, "plant")
 		}
-		wantFetches(t, w, alpha.url(), 0, 10, 15)
-		wantFetches(t, w, portalURL, 0, 10, 11, 12, 13, 14, 15)
+		w.forget()
+		tries := w.fetched(portalURL)
+		for len(tries) == 0 {
+			time.Sleep(time.Second)
+			ask(t, r, "plant")
+			tries = w.fetched(portalURL)
+		}
+		w.forget()
+		failed := tries[0].Seconds()
+		w.at(failed + 2)
+		wantRefreshed(t, "2 s after a failure", refresh(t, r, "plant"),
+			Refreshed{Services: []ServiceKey{"alpha"}, RetryAfter: 3 * time.Second})
+		w.at(failed + 5)
+		off := alpha
+		off.disabled = true
+		w.declare(map[string][]svc{"plant": {off}})
+		wantRefreshed(t, "5 s after it, while alpha was just checked", refresh(t, r, "plant"), everything())
+		wantFetches(t, w, portalURL, failed+5)
+		s, _ := r.Current("plant")
+		wantTools(t, s, "")
+	})
+	in(t, func(t *testing.T, w *world) { // nor of a service, and no faster
+		onePlant(w)
+		r := w.loaded(t)
+		w.down(alpha.url())
+		for s := 10; s < 40; s++ {
+			w.at(float64(s))
+			refresh(t, r, "plant")
+		}
+		wantFetches(t, w, alpha.url(), 0, 10, 15, 20, 25, 30, 35)
+		wantFetches(t, w, portalURL, 0, 10, 15, 20, 25, 30, 35)
+	})
+	in(t, func(t *testing.T, w *world) { // an unknown tool does wait
+		onePlant(w)
+		r := w.loaded(t)
+		w.down(alpha.url())
+		for s := 10; s < 40; s++ {
+			w.at(float64(s))
+			_, _ = r.RecheckTool(t.Context(), "plant")
+		}
+		if got := w.fetched(alpha.url()); len(got) > 4 {
+			t.Errorf("fetched at %v", got)
+		}
 	})
 }
 
@@ -149,19 +189,21 @@ func TestRefreshOfARouteThatIsNotDeclared(t *testing.T) {
 		onePlant(w)
 		r := w.loaded(t)
 		w.at(10)
-		if done, err := r.Refresh(t.Context(), "lab"); !errors.Is(err, ErrRouteNotFound) || done != (Refreshed{Checked: true}) {
-			t.Errorf("unknown: %+v, %v", done, err)
+		done, err := r.Refresh(t.Context(), "lab")
+		wantRefreshed(t, "unknown", done, everything())
+		if !errors.Is(err, ErrRouteNotFound) {
+			t.Error(err)
 		}
 		w.declare(map[string][]svc{"plant": {alpha}, "lab": {beta, alpha}})
 		w.put(beta.url(), after(time.Second, says(manifestOf("beta", "b.one"))))
 		w.at(11)
-		if done, err := r.Refresh(t.Context(), "other"); !errors.Is(err, ErrRouteNotFound) || done != (Refreshed{RetryAfter: 4 * time.Second}) {
-			t.Errorf("unknown, too soon: %+v, %v", done, err)
+		done, err = r.Refresh(t.Context(), "other")
+		wantRefreshed(t, "unknown, too soon", done, Refreshed{RetryAfter: 4 * time.Second})
+		if !errors.Is(err, ErrRouteNotFound) {
+			t.Error(err)
 		}
 		w.at(15)
-		if got := refresh(t, r, "lab"); !got.Checked {
-			t.Errorf("declared by now: %+v", got)
-		}
+		wantRefreshed(t, "declared by now", refresh(t, r, "lab"), everything("alpha", "beta"))
 		s, _ := r.Current("lab")
 		wantTools(t, s, "a.one a.two b.one") // it waited for the services, too
 		wantFetches(t, w, portalURL, 0, 10, 15)
@@ -171,8 +213,9 @@ func TestRefreshOfARouteThatIsNotDeclared(t *testing.T) {
 		r := w.loaded(t)
 		w.at(1)
 		done, err := r.Refresh(t.Context(), "plant")
-		if _, ok := errors.AsType[*UnavailableError](err); !ok || done != (Refreshed{RetryAfter: 4 * time.Second}) {
-			t.Errorf("nothing known: %+v, %v", done, err)
+		wantRefreshed(t, "nothing is known", done, Refreshed{RetryAfter: 4 * time.Second})
+		if _, ok := errors.AsType[*UnavailableError](err); !ok {
+			t.Error(err)
 		}
 	})
 }
@@ -187,15 +230,11 @@ func TestRefreshWithoutAPortal(t *testing.T) {
 			Route{Key: "off", Services: []Service{off}},
 		))
 		w.at(10)
-		if got := refresh(t, r, "plant"); !got.Checked {
-			t.Errorf("got %+v", got)
-		}
+		wantRefreshed(t, "without a Portal", refresh(t, r, "plant"), Refreshed{Checked: true, Services: []ServiceKey{"alpha"}})
 		wantFetches(t, w, alpha.url(), 0, 10)
-		if got := refresh(t, r, "off"); got != (Refreshed{}) {
-			t.Errorf("nothing to check: %+v", got)
-		}
-		if done, err := r.Refresh(t.Context(), "nope"); !errors.Is(err, ErrRouteNotFound) || done != (Refreshed{}) {
-			t.Errorf("unknown: %+v, %v", done, err)
+		wantRefreshed(t, "nothing to check", refresh(t, r, "off"), Refreshed{Checked: true})
+		if _, err := r.Refresh(t.Context(), "nope"); !errors.Is(err, ErrRouteNotFound) {
+			t.Error(err)
 		}
 	})
 }

@@ -48,16 +48,25 @@ type record struct {
 	vain     int           // failures since the log told of an outage
 	reported []FailureKind // kinds it told of in that outage
 
-	emptySince   time.Duration // when an unconfirmed empty answer was first seen
-	awaitsSecond bool          // an empty answer waits for a second one to agree
-	hollow       alarm         // the same, as the log tells it
+	emptySince time.Time // since then an empty answer waits for a second one to agree; zero = none does
+	hollow     alarm     // the same, as the log tells it
 }
 
 // flight is one check under way. It belongs to nobody who waits for it.
 type flight struct {
 	began time.Duration
 	done  chan struct{} // closed when its outcome shows
+	of    *origin       // that is checked; nil when a copy is read
 	copy  bool          // reads a copy: of no use to a request whose route has a list
+}
+
+func (f *flight) over() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (o *origin) due(now time.Duration) bool { return now >= time.Duration(o.next.Load()) }
@@ -78,7 +87,7 @@ func (o *origin) failing() bool {
 func (o *origin) triedInVain() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.record.failures > 0 || o.record.awaitsSecond
+	return o.record.failures > 0 || !o.record.emptySince.IsZero()
 }
 
 func (o *origin) recorded() record {
@@ -102,7 +111,7 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	if !wanted() {
 		return nil
 	}
-	f := &flight{began: r.now(), done: make(chan struct{})}
+	f := &flight{began: r.now(), done: make(chan struct{}), of: o}
 	return r.launchLocked(&o.flight, f, func() { r.fly(o) })
 }
 
@@ -165,6 +174,7 @@ func (r *Registry) failed(o *origin, failure *Failure) {
 	o.record.lastAttempt = time.Now()
 	o.record.failures++
 	o.record.failure = failure
+	o.record.emptyOver(r.now()) // what failed in between agrees with nothing
 	if doubling {
 		o.record.backoff++
 	}
@@ -209,14 +219,15 @@ func retryDelay(interval time.Duration, n int) time.Duration {
 }
 
 // awaitSecond says what to do with an answer without content that would replace
-// one with content. It counts when confirm has passed since the first such
-// answer; until then, wait is true and recheck is when the next one could count.
+// one with content. It counts when emptyConfirm has passed since the first such
+// answer and no check failed since; until then, wait is true and recheck is when
+// the next one could count.
 func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck time.Duration) {
 	o.mu.Lock()
-	if !o.record.awaitsSecond {
-		o.record.awaitsSecond, o.record.emptySince = true, now
+	if o.record.emptySince.IsZero() {
+		o.record.emptySince = time.Now()
 	}
-	recheck = o.record.emptySince + r.config.EmptyConfirm
+	recheck = o.record.emptySince.Sub(r.born) + r.config.EmptyConfirm
 	told := false
 	if wait = now < recheck; wait {
 		told = o.record.hollow.set(true, now)
@@ -229,10 +240,14 @@ func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck
 	return wait, recheck
 }
 
-// emptyOver ends the wait for a second empty answer.
+// emptyOver ends the wait for a second empty answer: the next one is a first one.
 func (o *origin) emptyOver(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.awaitsSecond = false
-	o.record.hollow.set(false, now)
+	o.record.emptyOver(now)
+}
+
+func (rec *record) emptyOver(now time.Duration) {
+	rec.emptySince = time.Time{}
+	rec.hollow.set(false, now)
 }

@@ -11,7 +11,8 @@ import (
 // preload fetches the Portal and the manifests of all routes once, and again on
 // the retry clock until there is something to serve. From then on requests are
 // what causes fetches. Copies stand in for a Portal that does not answer at once,
-// and come before the manifests.
+// and come before the manifests. An attempt is over when nothing it waits for can
+// give another route a list; the fetches go on.
 func (r *Registry) preload() {
 	attempted := sync.OnceFunc(func() { close(r.preloaded) })
 	defer attempted()
@@ -20,7 +21,7 @@ func (r *Registry) preload() {
 			return
 		}
 		r.loader.add(r, r.allRoutes())
-		if !r.over(r.loader.done()) {
+		if !r.loaded(r.loader.done()) {
 			return
 		}
 		r.logPreload()
@@ -57,6 +58,36 @@ func (r *Registry) preloadPortal() bool {
 		return r.ctx.Err() == nil // the Portal's flight goes on
 	}
 	return r.over(over)
+}
+
+// loaded waits until all is tried, which closes tried, or until copies have given
+// every route a list before that: services that hang could make none readier. It
+// reports false when the registry closed before. Without a store a route has no
+// list before its services were tried.
+func (r *Registry) loaded(tried <-chan struct{}) bool {
+	if r.store == nil {
+		return r.over(tried)
+	}
+	for rt := r.unlisted(); rt != nil; rt = r.unlisted() {
+		select {
+		case <-rt.listed:
+		case <-tried:
+			return true
+		case <-r.ctx.Done():
+			return false
+		}
+	}
+	return r.ctx.Err() == nil
+}
+
+// unlisted is a route that may yet get its first list; nil when there is none.
+func (r *Registry) unlisted() *route {
+	for _, rt := range r.inForce().routes {
+		if l := rt.live.Load(); l.snapshot == nil && l.why != InvalidDeclaration {
+			return rt
+		}
+	}
+	return nil
 }
 
 // logPreload sums up what one attempt brought. Whoever waits for Preloaded has

@@ -165,3 +165,85 @@ func TestPreloadDoesNotQueueForASharedService(t *testing.T) {
 		}
 	})
 }
+
+// A replica that has every list from a copy is ready, however many services hang.
+func TestPreloadIsOverWhenCopiesGaveEveryRouteAList(t *testing.T) {
+	const (
+		routes = 80
+		copies = 3 * 20 * time.Millisecond // so long the store takes for 80 of them, 32 at a time
+		all    = copies + 3*3*time.Second  // and three rounds of read time-outs
+	)
+	late := svc{key: "late"}
+	for name, test := range map[string]struct {
+		adds    []svc // of one more route, without a copy
+		hanging bool  // the Portal as well
+		omit    bool
+		want    time.Duration
+	}{
+		"copies of all routes":                                         {want: copies},
+		"the Portal hangs, too":                                        {hanging: true, want: time.Second + 20*time.Millisecond + copies},
+		"a route whose entry never was valid":                          {adds: []svc{{key: "x", domain: "ftp://x.test"}}, want: 20*time.Millisecond + copies},
+		"a route without a copy":                                       {adds: []svc{late}, want: all},
+		"a route that may leave out a service, but of all that it has": {adds: []svc{{key: "s0"}, late}, omit: true, want: all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				declared := make(map[string][]svc)
+				for i := range routes {
+					s := svc{key: fmt.Sprintf("s%d", i)}
+					w.serve(s, "tool")
+					declared[fmt.Sprintf("r%d", i)] = []svc{s}
+				}
+				w.declare(declared)
+				s := yesterday(t, w)
+				s.slow(20 * time.Millisecond)
+				w.put(late.url(), nil)
+				w.blackout(true)
+				if test.adds != nil {
+					declared["more"] = test.adds
+				}
+				if !test.hanging {
+					w.declare(declared)
+				}
+				r := w.registry(t, s.in, func(o *Options) {
+					if test.omit {
+						o.Config.OnMissingService = OmitService
+					}
+				})
+				if took := timed(func() { <-r.Preloaded() }); took != test.want {
+					t.Errorf("took %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Without a store everything was tried, whatever made the lists: check --live
+// reports what it found.
+func TestPreloadWithoutAStoreHasTriedEverything(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.put(beta.url(), after(2*time.Second, status(500, "")))
+		files := map[string]string{"alpha": fallbackFile(t, manifestOf("alpha", "a.one")), "beta": fallbackFile(t, manifestOf("beta", "b.one"))}
+		with := func(services ...svc) (list []Service) {
+			for _, s := range services {
+				list = append(list, staticService(s, files[s.key]))
+			}
+			return list
+		}
+		r := w.loaded(t, static(
+			Route{Key: "plant", Services: with(alpha, beta)},
+			Route{Key: "lab", Services: with(beta)},
+			Route{Key: "farm", Services: append(with(alpha), staticService(svc{key: "gamma", prefix: "c."}, ""))},
+		), func(o *Options) { o.Config.OnMissingService = OmitService })
+		for _, route := range r.Status().Routes {
+			if route.ContentHash == "" {
+				t.Errorf("%s has no list", route.Key)
+			}
+			for _, b := range route.Bundles {
+				if b.Failure == nil {
+					t.Errorf("nothing is said of %s of %s, which was not tried: %+v", b.ID, route.Key, b)
+				}
+			}
+		}
+	})
+}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -151,7 +152,7 @@ func (r *Registry) rebuildLocked(rt *route) {
 		r.keeper.changed(r, routeCopyKey(rt.key))
 	}
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
-		r.logList(rt, snapshot, before == nil)
+		r.logList(rt, before, snapshot)
 		r.notices.add(r, rt.key, snapshot)
 	}
 }
@@ -297,17 +298,64 @@ func (rt *route) awaitsFirst() bool {
 	return false
 }
 
-// logList tells of a route's new list. First lists are many and no news.
-func (r *Registry) logList(rt *route, s *Snapshot, first bool) {
+// logList tells of a route's new list, and which tools came and went with it. First
+// lists, which come after nil, are many and no news.
+func (r *Registry) logList(rt *route, before, s *Snapshot) {
 	route, tools := slog.String("route", string(s.Route)), slog.Int("tools", len(s.Tools))
 	told, level := rt.lines.take(someLines, r.now()), slog.LevelDebug
-	if told && !first {
-		level = slog.LevelInfo
+	attrs := []slog.Attr{route, tools, slog.String("hash", s.Hash)}
+	if before != nil {
+		if told {
+			level = slog.LevelInfo
+		}
+		attrs = appendNames(attrs, "added", missingFrom(before, s))
+		attrs = appendNames(attrs, "removed", missingFrom(s, before))
+		attrs = appendNames(attrs, "servicesRemoved", rt.switchedOff(before))
 	}
-	r.log.LogAttrs(r.ctx, level, "route has a new tool list", route, tools, slog.String("hash", s.Hash))
+	r.log.LogAttrs(r.ctx, level, "route has a new tool list", attrs...)
 	if limit := r.config.WarnToolsPerRoute; told && limit > 0 && len(s.Tools) > limit {
 		r.log.LogAttrs(r.ctx, slog.LevelWarn, "route has many tools; models choose badly among that many", route, tools, slog.Int("hint", limit))
 	}
+}
+
+// missingFrom are the names of the tools of other that s does not have.
+func missingFrom(s, other *Snapshot) (missing []ToolName) {
+	for _, t := range other.Tools {
+		if s.Tool(t.Name) == nil {
+			missing = append(missing, t.Name)
+		}
+	}
+	return missing
+}
+
+// switchedOff are the services with tools in before that the declaration does not
+// have any more, or has switched off.
+func (rt *route) switchedOff(before *Snapshot) (off []ServiceKey) {
+	for _, t := range before.Tools {
+		on := slices.ContainsFunc(rt.declared, func(d Service) bool { return d.Key == t.Service && d.Enabled })
+		if !on && !slices.Contains(off, t.Service) {
+			off = append(off, t.Service)
+		}
+	}
+	return off
+}
+
+// appendNames appends an attribute with the first names in sorted order and the
+// number of the others, or nothing when there are none.
+func appendNames[T ~string](attrs []slog.Attr, key string, names []T) []slog.Attr {
+	const shown = 10
+	if len(names) == 0 {
+		return attrs
+	}
+	var texts []string
+	slices.Sort(names)
+	for _, name := range names[:min(shown, len(names))] {
+		texts = append(texts, string(name))
+	}
+	if more := len(names) - shown; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return append(attrs, slog.Any(key, texts))
 }
 
 func joinKeys(keys []ServiceKey) string {

@@ -53,24 +53,28 @@ func TestChangedToolAtAnEqualVersionIsWarnedOf(t *testing.T) {
 	})
 }
 
-func TestOrderOfMembersIsNoChange(t *testing.T) {
+// Published is what the service sends now, in its order: a replica that saw
+// another order before must not differ from one that starts now.
+func TestReorderedManifestIsPublishedAsItIs(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.declare(map[string][]svc{"plant": {alpha}})
-		tool := `{"name":"a.one","description":"x","inputSchema":%s,"_meta":{"version":"1"}}`
-		document := `{"bundleId":"alpha","tools":[` + tool + `,{"name":"a.%s","description":"x","inputSchema":{"type":"object"},"_meta":{"version":"1"}}]}`
-		w.put(alpha.url(), says(fmt.Sprintf(document, `{"type":"object","title":"t"}`, "two")))
+		document := `{"bundleId":"alpha","tools":[{"name":"a.one","description":"x","inputSchema":%s,"_meta":%s}]}`
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"type":"object","title":"t"}`, `{"version":"1","enabled":true}`)))
 		r := w.loaded(t)
 		before := ask(t, r, "plant")
-		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, "two")))
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{ "title":"t", "type":"object" }`, `{"version":"1","enabled":true}`)))
 		w.at(300)
-		if ask(t, r, "plant") != before {
-			t.Error("another order of members made a new snapshot")
+		after, fresh := ask(t, r, "plant"), ask(t, w.loaded(t), "plant")
+		if string(after.List) != string(fresh.List) || after.Hash != fresh.Hash || after.Hash == before.Hash {
+			t.Errorf("before %s, then %s; a replica that starts now has %s", before.List, after.List, fresh.List)
 		}
-		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, "three")))
-		w.at(600)
-		wantTools(t, ask(t, r, "plant"), "a.one a.three")
 		if got := w.log.with("_meta.version"); len(got) != 0 {
-			t.Errorf("warned of %q", got)
+			t.Errorf("another order is no other content, but warned of %q", got)
+		}
+		w.put(alpha.url(), says(fmt.Sprintf(document, `{"title":"t","type":"object"}`, `{"enabled":true,"version":"1"}`)))
+		w.at(600)
+		if ask(t, r, "plant") != after {
+			t.Error("white space and the order in _meta made a new snapshot")
 		}
 	})
 }

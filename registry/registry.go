@@ -267,8 +267,9 @@ func (r *Registry) Start() {
 }
 
 // Preloaded returns a channel that is closed when the first preload attempt is
-// over: the Portal and every declared manifest was tried once, or the Registry
-// was closed.
+// over: the Portal and every declared manifest was tried once, or copies gave
+// every declared route a list before that, or the Registry was closed. Without a
+// Store it is the former, whatever fallback files and OmitService may serve.
 func (r *Registry) Preloaded() <-chan struct{} { return r.preloaded }
 
 // Close ends every check, waits for everything the Registry runs, OnChange calls

@@ -43,6 +43,10 @@ type OriginStatus struct {
 	ConsecutiveFailures int          `json:"consecutiveFailures"`
 	LastFailureReason   *FailureKind `json:"lastFailureReason"` // nil: the last fetch succeeded
 
+	// EmptySince is when the first of the empty answers came that wait for
+	// emptyConfirm to pass: what is served is older. Nil: none waits.
+	EmptySince *time.Time `json:"emptySince,omitempty"`
+
 	// Failure is the last fetch's, with detail and findings; nil when it
 	// succeeded. It is for the operator's own terminal and log.
 	Failure *Failure `json:"-"`
@@ -71,9 +75,9 @@ type RouteStatus struct {
 // BundleStatus is one service as one route uses it.
 type BundleStatus struct {
 	ID       ServiceKey `json:"id"`
-	Source   Source     `json:"source,omitempty"` // "" = nothing is served of it
-	Revision string     `json:"revision,omitempty"`
-	Tools    int        `json:"tools"` // listed on this route
+	Source   Source     `json:"source,omitempty"`   // "" = nothing is served of it
+	Revision string     `json:"revision,omitempty"` // of what is served
+	Tools    int        `json:"tools"`              // listed on this route
 	OriginStatus
 }
 
@@ -101,6 +105,7 @@ func originStatus(rec record) OriginStatus {
 		LastSuccessAt:       timeOrNil(rec.lastSuccess),
 		LastAttemptAt:       timeOrNil(rec.lastAttempt),
 		ConsecutiveFailures: rec.failures,
+		EmptySince:          timeOrNil(rec.emptySince),
 		Failure:             rec.failure,
 	}
 	if rec.failure != nil {
@@ -199,7 +204,7 @@ func (rt *route) bundle(declared Service, s *service) BundleStatus {
 		b.Source, b.Revision = SourceRedis, used.Revision
 	case used != nil && used != good:
 		b.Source, b.Revision = SourceMemory, used.Revision
-	case good != nil:
+	case used != nil:
 		b.Source, b.Revision = SourceOrigin, *s.revision.Load()
 		if b.Failure != nil {
 			b.Source = SourceMemory

@@ -101,6 +101,61 @@ func TestStatusBeforeAnything(t *testing.T) {
 	})
 }
 
+// A service that was attached and collides is fetched, and nothing of it is served.
+func TestNothingServedHasNoSource(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		gamma := svc{key: "gamma"}
+		w.serve(alpha, "a.one")
+		w.declare(map[string][]svc{"plant": {{key: "alpha"}}, "lab": {gamma}})
+		w.serve(gamma, "a.one")
+		r := w.loaded(t)
+		w.declare(map[string][]svc{"plant": {{key: "alpha"}, gamma}, "lab": {gamma}})
+		w.at(300)
+		wantTools(t, ask(t, r, "plant"), "a.one")
+		if b := bundle(t, r, "plant", "gamma"); b.Source != "" || b.Revision != "" || b.Tools != 0 || b.Condition != Healthy {
+			t.Errorf("held: %+v", b)
+		}
+		wantSource(t, r, "plant", "alpha", SourceOrigin, Healthy)
+		wantSource(t, r, "lab", "gamma", SourceOrigin, Healthy)
+		w.down(gamma.url())
+		w.at(600)
+		ask(t, r, "plant")
+		wantSource(t, r, "plant", "gamma", "", Degraded)
+		w.serve(gamma) // served, and has nothing
+		w.at(630)
+		ask(t, r, "plant")
+		w.at(660)
+		ask(t, r, "plant")
+		wantSource(t, r, "plant", "gamma", SourceOrigin, Healthy)
+	})
+}
+
+func TestStatusShowsAnEmptyAnswerThatWaits(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		onePlant(w)
+		r := w.loaded(t)
+		is := func(what string, want *time.Time) {
+			t.Helper()
+			st := r.Status()
+			if diff := cmp.Diff([]*time.Time{want, want}, []*time.Time{st.Portal.EmptySince, st.Routes[0].Bundles[0].EmptySince}); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", what, diff)
+			}
+		}
+		is("full answers", nil)
+		w.at(300)
+		w.serve(alpha)
+		w.declare(nil)
+		ask(t, r, "plant")
+		since := time.Now().UTC()
+		w.at(310)
+		is("empty ones", &since)
+		onePlant(w)
+		w.at(330)
+		ask(t, r, "plant")
+		is("full ones again", nil)
+	})
+}
+
 func TestLastCheckedIsTheOldestService(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.declare(map[string][]svc{"plant": {alpha, beta, {key: "off", prefix: "o.", disabled: true}}})

@@ -64,7 +64,7 @@ type Manifest struct {
 	BundleID ServiceKey
 	Revision string // for logs only; Hash is the truth
 	Tools    []*Tool
-	Hash     string // "sha256:…" over bundleId and tools, independent of member order, white space and revision
+	Hash     string // "sha256:…" over bundleId, what the tools publish (to the byte, less white space) and their _meta; not over revision
 	Raw      []byte // the document as it came, without BOM; the raw fields of Tools alias it
 }
 

@@ -226,7 +226,7 @@ func TestHealthShowsTheParts(t *testing.T) {
 	at := time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
 	timeout := registry.FailureKind("timeout")
 	reg := withRoutes("claims")
-	reg.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Degraded, LastSuccessAt: &at, LastAttemptAt: &at, ConsecutiveFailures: 2, LastFailureReason: &timeout}}
+	reg.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Degraded, LastSuccessAt: &at, LastAttemptAt: &at, ConsecutiveFailures: 2, LastFailureReason: &timeout, EmptySince: &at}}
 	o := options()
 	o.Registry = reg
 	o.Redis = func(context.Context) RedisHealth {
@@ -236,7 +236,7 @@ func TestHealthShowsTheParts(t *testing.T) {
 	want := `{"status":"UP","groups":["liveness","readiness"],"components":{` +
 		`"liveness":{"status":"UP"},` +
 		`"readiness":{"status":"UP","details":{"readyRoutes":["claims"],"routesWithoutSnapshot":[]}},` +
-		`"portal":{"status":"DOWN","details":{"condition":"degraded","lastSuccessAt":"2026-07-28T12:00:00Z","consecutiveFailures":2,"lastFailureReason":"timeout"}},` +
+		`"portal":{"status":"DOWN","details":{"condition":"degraded","lastSuccessAt":"2026-07-28T12:00:00Z","consecutiveFailures":2,"lastFailureReason":"timeout","emptySince":"2026-07-28T12:00:00Z"}},` +
 		`"redis":{"status":"DOWN","since":"2026-07-28T12:00:00Z","consecutiveFailures":3,"lastFailureReason":"timeout"}}}` + "\n"
 	if w.Code != 200 || w.Body.String() != want {
 		t.Errorf("status %d\n%s, want\n%s", w.Code, w.Body, want)

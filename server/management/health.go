@@ -121,7 +121,8 @@ func portalHealth(portal *registry.PortalStatus) *component {
 		LastSuccessAt       *time.Time            `json:"lastSuccessAt"`
 		ConsecutiveFailures int                   `json:"consecutiveFailures"`
 		LastFailureReason   *registry.FailureKind `json:"lastFailureReason"`
-	}{portal.Condition, portal.LastSuccessAt, portal.ConsecutiveFailures, portal.LastFailureReason}}
+		EmptySince          *time.Time            `json:"emptySince,omitempty"`
+	}{portal.Condition, portal.LastSuccessAt, portal.ConsecutiveFailures, portal.LastFailureReason, portal.EmptySince}}
 	switch {
 	case portal.LastAttemptAt == nil:
 		c.Status = Unknown

@@ -153,6 +153,15 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 }
 
 func TestRefresh(t *testing.T) {
+	const (
+		rest       = `"tools":0,"contentHash":"sha256:0","lastCheckedAt":null,"refusedReason":null,"bundles":[`
+		origin     = `"status":"degraded","lastSuccessAt":null,"lastAttemptAt":null,"consecutiveFailures":0,"lastFailureReason":null}`
+		noRoute    = `no route of that key is declared`
+		everything = `{"routeKey":"claims","checked":true,"portal":{"checked":true,"status":"degraded","lastFailureReason":"timeout"},` + rest +
+			`{"checked":true,"id":"a","tools":0,` + origin + `,{"checked":true,"id":"b","tools":0,` + origin + `]}`
+		some = `{"routeKey":"claims","checked":false,"portal":{"checked":false,"status":"degraded","lastFailureReason":"timeout"},` + rest +
+			`{"checked":false,"id":"a","tools":0,` + origin + `,{"checked":true,"id":"b","tools":0,` + origin + `]}`
+	)
 	tests := map[string]struct {
 		path       string
 		done       registry.Refreshed
@@ -161,19 +170,25 @@ func TestRefresh(t *testing.T) {
 		retryAfter string
 		body       string
 	}{
-		"checked": {"claims", registry.Refreshed{Checked: true}, nil, 200, "",
-			`{"routeKey":"claims","checked":true,"tools":0,"contentHash":"sha256:0","lastCheckedAt":null,"refusedReason":null,"bundles":[]}`},
-		"not yet": {"claims", registry.Refreshed{RetryAfter: 1200 * time.Millisecond}, nil, 429, "2", `{"error":"this route was checked a moment ago, or is waiting for its next try; see Retry-After"}`},
-		"nothing to check": {"claims", registry.Refreshed{}, nil, 200, "",
-			`{"routeKey":"claims","checked":false,"tools":0,"contentHash":"sha256:0","lastCheckedAt":null,"refusedReason":null,"bundles":[]}`},
-		"unknown":       {"nothing", registry.Refreshed{}, registry.ErrRouteNotFound, 404, "", `{"error":"no route of that key is declared"}`},
-		"removed by it": {"nothing", registry.Refreshed{Checked: true}, nil, 404, "", `{"error":"no route of that key is declared"}`},
+		"checked":         {"claims", registry.Refreshed{Checked: true, Portal: true, Services: []registry.ServiceKey{"a", "b"}}, nil, 200, "", everything},
+		"checked in part": {"claims", registry.Refreshed{Services: []registry.ServiceKey{"b"}, RetryAfter: 3 * time.Second}, nil, 200, "3", some},
+		"not yet":         {"claims", registry.Refreshed{RetryAfter: 1200 * time.Millisecond}, nil, 429, "2", `{"error":"this route was checked a moment ago; see Retry-After"}`},
+		"unknown": {"nothing", registry.Refreshed{Checked: true, Portal: true}, registry.ErrRouteNotFound, 404, "",
+			`{"error":"` + noRoute + ` in the last answer of the Portal; it was asked again in vain: timeout"}`},
+		"unknown, not yet": {"nothing", registry.Refreshed{RetryAfter: 4 * time.Second}, registry.ErrRouteNotFound, 404, "4",
+			`{"error":"` + noRoute + `, as far as is known; the Portal was checked a moment ago, or is being checked: try again"}`},
+		"removed by it": {"nothing", registry.Refreshed{Checked: true, Portal: true}, nil, 404, "",
+			`{"error":"` + noRoute + ` in the last answer of the Portal; it was asked again in vain: timeout"}`},
 		"nothing is known": {"claims", registry.Refreshed{}, &registry.UnavailableError{RetryAfter: 5 * time.Second}, 503, "5",
 			`{"error":"no answer of the Portal was ever accepted, so it is not known which routes there are"}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reg := withRoutes("claims")
+			reg, kind := withRoutes("claims"), registry.FailureKind("timeout")
+			reg.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Degraded, LastFailureReason: &kind}}
+			for _, id := range []registry.ServiceKey{"a", "b"} {
+				reg.status.Routes[0].Bundles = append(reg.status.Routes[0].Bundles, registry.BundleStatus{ID: id, OriginStatus: registry.OriginStatus{Condition: registry.Degraded}})
+			}
 			reg.refresh = func(_ context.Context, key registry.RouteKey) (registry.Refreshed, error) {
 				if key != registry.RouteKey(test.path) {
 					t.Errorf("route %q was refreshed", key)
@@ -190,12 +205,27 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// Without a Portal there is none to tell of, and a route without services has
+// nothing that was left out.
+func TestRefreshOfAStaticRoute(t *testing.T) {
+	o := options()
+	for path, want := range map[string]string{
+		"claims":  `{"routeKey":"claims","checked":true,"tools":0,"contentHash":"sha256:0","lastCheckedAt":null,"refusedReason":null,"bundles":[]}`,
+		"nothing": `{"error":"no route of that key is declared"}`,
+	} {
+		o.Registry.(*fakeRegistry).status.Portal = nil
+		if w := ask(o, "POST", "/actuator/refresh/"+path, ""); w.Body.String() != want+"\n" {
+			t.Errorf("status %d, %s", w.Code, w.Body)
+		}
+	}
+}
+
 func TestARefreshIsWaitedForWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := withRoutes("claims")
 		reg.refresh = func(ctx context.Context, _ registry.RouteKey) (registry.Refreshed, error) {
 			<-ctx.Done()
-			return registry.Refreshed{Checked: true}, ctx.Err()
+			return registry.Refreshed{RetryAfter: time.Second}, ctx.Err()
 		}
 		var log bytes.Buffer
 		o := options()
