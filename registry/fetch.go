@@ -164,7 +164,7 @@ func readBody(resp *http.Response, limit int) ([]byte, *Failure) {
 	case "gzip", "x-gzip":
 		unzipped, err := gzip.NewReader(resp.Body)
 		if err != nil {
-			return nil, &Failure{Kind: FailedEncoding, Detail: "announced as gzip: " + err.Error()}
+			return nil, &Failure{Kind: FailedEncoding, Detail: "announced as gzip: " + Cause(err)}
 		}
 		body, broken = unzipped, FailedEncoding
 	default:
@@ -175,7 +175,7 @@ func readBody(resp *http.Response, limit int) ([]byte, *Failure) {
 		return nil, &Failure{Kind: FailedTooLarge, Detail: fmt.Sprintf("more than %d bytes", limit)}
 	}
 	if err != nil {
-		return nil, &Failure{Kind: broken, Detail: err.Error()}
+		return nil, &Failure{Kind: broken, Detail: Cause(err)}
 	}
 	return data, nil
 }
@@ -234,5 +234,5 @@ func (b *fetchBounds) failure(ctx context.Context, err error) *Failure {
 			kind = FailedTimeout
 		}
 	}
-	return &Failure{Kind: kind, Detail: err.Error()}
+	return &Failure{Kind: kind, Detail: Cause(err)}
 }
