@@ -65,19 +65,27 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	if errors.Is(err, transport.ErrCut) {
 		return err // at once: nothing is waited for
 	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
+	unlessHurried(second, func() {
 		closing()
 		p.close()
 		announcing.Wait()
 		operator.close()
+	})
+	return listenFault(settings.Listen, "--listen", err)
+}
+
+// unlessHurried runs closing. It returns when that is done, or at once when
+// second is closed: the process ends then, whatever is still open or unsent.
+func unlessHurried(second <-chan struct{}, closing func()) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closing()
 	}()
 	select {
 	case <-closed:
-	case <-second: // at once, whatever is still being closed or sent
+	case <-second:
 	}
-	return listenFault(settings.Listen, "--listen", err)
 }
 
 // leaveSignals listens for the signals that ask to leave: the first starts the

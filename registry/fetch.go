@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -223,9 +222,6 @@ func (b *fetchBounds) failure(ctx context.Context, err error) *Failure {
 		return &Failure{Kind: FailedConnect, Detail: cause.Error()}
 	case errors.Is(cause, errNoAnswer):
 		return &Failure{Kind: FailedTimeout, Detail: cause.Error()}
-	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // a transport of another make; its text would show the URL
 	}
 	kind := FailedConnect
 	if b.hasConn.Load() {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"syscall"
 )
@@ -26,6 +27,9 @@ func Cause(err error) string {
 }
 
 func causeOf(err error) string {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the address, which may carry credentials
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		if op.Op == "proxyconnect" {
 			return "no connection through the proxy"

@@ -228,7 +228,7 @@ func TestAHangingCollectorHoldsNothingUp(t *testing.T) {
 // What a collector says, in whatever part of its answer, is not logged.
 func TestNothingACollectorSaysIsLogged(t *testing.T) {
 	for answer, want := range map[string]string{
-		"sentinel\r\nsentinel\r\n\r\n":                                       "the answer is not HTTP",
+		"sentinel\r\nsentinel\r\n\r\n":                                    "the answer is not HTTP",
 		"HTTP/1.1 2x0 sentinel\r\n\r\n":                                   "malformed status line",
 		"HTTP/1.1 200 OK\r\nsentinel\x01 x: y\r\n\r\n":                    "malformed header line",
 		"HTTP/1.1 403 sentinel\r\nContent-Length: 8\r\n\r\nsentinel":      "HTTP 403",
