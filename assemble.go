@@ -151,7 +151,12 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 		Ready:    func() bool { return management.Ready(p.registry, p.draining.Load()).Status == management.Up },
 		Redis:    p.redisGauge(),
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
+		Dropped:  func() (uint64, bool) { return p.tracing.Dropped() },
 	})
+	p.tracing = new(telemetry.Tracing)
+	if !p.purpose.serves {
+		return nil // a look at something is nobody's request
+	}
 	p.tracing, err = telemetry.NewTracing(telemetry.TracingOptions{
 		Config: p.config.Telemetry, Service: p.config.Identity, Version: version, Logger: log,
 	})
@@ -187,7 +192,7 @@ func (p *parts) portalHost() []string {
 }
 
 // flushTraces bounds how long the last traces may take to be sent.
-const flushTraces = 3 * time.Second
+const flushTraces = time.Second
 
 // close ends what runs in the background and waits for it.
 func (p *parts) close() {

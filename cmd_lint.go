@@ -153,10 +153,7 @@ func fetchDocument(ctx context.Context, address string, maxBytes int) ([]byte, e
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without the address, which may carry credentials
-		}
-		return nil, fmt.Errorf("cannot be fetched: %w", err)
+		return nil, errors.New("cannot be fetched: " + registry.Cause(err))
 	}
 	defer resp.Body.Close()
 	switch {
@@ -165,7 +162,18 @@ func fetchDocument(ctx context.Context, address string, maxBytes int) ([]byte, e
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("cannot be fetched: status %d", resp.StatusCode)
 	}
-	return readBounded(resp.Body, maxBytes)
+	return readBounded(quiet{resp.Body}, maxBytes)
+}
+
+// quiet is a body whose errors quote nothing of what the origin sent.
+type quiet struct{ io.Reader }
+
+func (q quiet) Read(p []byte) (int, error) {
+	n, err := q.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = errors.New(registry.Cause(err))
+	}
+	return n, err
 }
 
 func readBounded(from io.Reader, maxBytes int) ([]byte, error) {

@@ -44,11 +44,8 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	settings := p.config.Transport
 	management := newManagement(p, c.Pprof, level, log)
 
-	// The first signal starts the drain, the second ends everything at once.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-
+	signals, second, stop := leaveSignals()
+	defer stop()
 	open, closing := context.WithCancel(ctx)
 	defer closing()
 	var announcing sync.WaitGroup
@@ -68,11 +65,49 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	if errors.Is(err, transport.ErrCut) {
 		return err // at once: nothing is waited for
 	}
-	closing()
-	p.close()
-	announcing.Wait()
-	management.close()
+	unlessHurried(second, func() {
+		closing()
+		p.close()
+		announcing.Wait()
+		management.close()
+	})
 	return listenFault(settings.Listen, "--listen", err)
+}
+
+// unlessHurried runs closing. It returns when that is done, or at once when
+// second is closed: the process ends then, whatever is still open or unsent.
+func unlessHurried(second <-chan struct{}, closing func()) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closing()
+	}()
+	select {
+	case <-closed:
+	case <-second:
+	}
+}
+
+// leaveSignals listens for the signals that ask to leave: the first starts the
+// drain, the second ends everything at once, in whatever step of leaving it
+// comes. stop ends the listening.
+func leaveSignals() (signals <-chan os.Signal, second <-chan struct{}, stop func()) {
+	const count = 2
+	received, passed := make(chan os.Signal, count), make(chan os.Signal, count)
+	twice, stopped := make(chan struct{}), make(chan struct{})
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer close(twice)
+		for range count {
+			select {
+			case s := <-received:
+				passed <- s
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return passed, twice, func() { signal.Stop(received); close(stopped) }
 }
 
 // apply puts the flags in the place of the file's keys, and judges them as those

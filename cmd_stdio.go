@@ -40,6 +40,7 @@ func (c stdioCmd) Run(ctx context.Context, parsed *kong.Context, std streams, lo
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // from then on a second signal ends the process at once
 	// A client that closes its end of standard output would kill the process in
 	// the middle of a call. Ignored, the signal leaves an error of the write, which
 	// ends the session.

@@ -45,7 +45,7 @@ func watched(t *testing.T, flags ...string) *gateway {
 	}))
 	t.Cleanup(portal.Close)
 	file := filepath.Join(t.TempDir(), "tollgate.yaml")
-	writeFile(t, file, fmt.Sprintf("registry: {portal: {url: %q}}\n%s", portal.URL, awayRedis))
+	writeFile(t, file, fmt.Sprintf("registry: {portal: {url: %q}}\n%s\ntelemetry: {otlpEndpoint: %q}\n", portal.URL, awayRedis, portal.URL))
 	g := serve(t, command{args: append([]string{"--config", file}, flags...)})
 
 	if a := g.modern(t, "claims", "tools/call", "now", `"name":"now"`); a.status != 200 {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/goccy/go-yaml/token"
-
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/upstream"
@@ -19,8 +17,8 @@ import (
 
 // check finds what is wrong with well-typed values: what each package says of
 // its own, and the rules that span packages.
-func (c *Config) check(positions map[string]*token.Position) []Problem {
-	k := checker{positions: positions}
+func (c *Config) check(d *decoder) []Problem {
+	k := checker{decoder: d}
 	if c.Identity == "" {
 		k.report("identity", "must not be empty")
 	}
@@ -50,8 +48,8 @@ func (c *Config) check(positions map[string]*token.Position) []Problem {
 
 // checker collects problems at the positions of their keys.
 type checker struct {
-	positions map[string]*token.Position
-	problems  []Problem
+	decoder  *decoder // knows where keys stand, and which values must not be shown
+	problems []Problem
 }
 
 // report notes a problem of the key. A key that is not in the file has the place
@@ -59,7 +57,7 @@ type checker struct {
 func (k *checker) report(key, format string, args ...any) {
 	p := Problem{Key: key, Text: fmt.Sprintf(format, args...)}
 	for at := key; at != ""; at = parent(at) {
-		if pos := k.positions[at]; pos != nil {
+		if pos := k.decoder.positions[at]; pos != nil {
 			p.Line, p.Column = pos.Line, pos.Column
 			break
 		}
@@ -67,20 +65,25 @@ func (k *checker) report(key, format string, args ...any) {
 	k.problems = append(k.problems, p)
 }
 
+// quoting notes a text of another package, which may quote the value of the key.
+func (k *checker) quoting(key, text string) {
+	k.report(key, "%s", k.decoder.unquoted(key, text))
+}
+
 // take notes an error of a package's own check, whose keys are below section.
 func (k *checker) take(section string, err error) {
 	if e, ok := errors.AsType[*transport.ConfigError](err); ok {
-		k.report(e.Key, "%s", e.Text)
+		k.quoting(e.Key, e.Text)
 	} else if e, ok := errors.AsType[*registry.ConfigError](err); ok {
-		k.report(join(section, e.Key), "%s", e.Text)
+		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*redisconn.ConfigError](err); ok {
-		k.report(join(section, e.Key), "%s", e.Text)
+		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
-		k.report(join(section, e.Key), "%s", e.Text)
+		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
-		k.report(join(section, e.Key), "%s", e.Text)
+		k.quoting(join(section, e.Key), e.Text)
 	} else {
-		k.report(section, "%v", err)
+		k.quoting(section, err.Error())
 	}
 }
 
@@ -114,15 +117,20 @@ func (k *checker) tlsFiles(c transport.TLSConfig) {
 		if path == "" {
 			continue
 		}
-		if err := readable(path); err != nil {
-			k.report(key, "%v", err)
-		}
+		k.readable(key, path)
 	}
 }
 
-func readable(path string) error {
+// readable tells at once of a file that could not be read when it is needed.
+func (k *checker) readable(key, path string) {
 	_, err := os.ReadFile(path)
-	return err
+	if err == nil {
+		return
+	}
+	if _, hidden := k.decoder.hidden[key]; hidden {
+		err = fmt.Errorf("%s: %w", wanted[pattern(key)], withoutPath(err))
+	}
+	k.report(key, "%v", err)
 }
 
 // address tells at once of an address that every connection would be refused to.
@@ -146,13 +154,16 @@ func (k *checker) routes(c Registry) {
 		k.report("registry.routes", "declares no route; give at least one, or remove the key")
 	}
 	for _, key := range sortedKeys(c.Routes) {
-		path := join("registry.routes", key)
+		path := userPath("registry.routes", key)
 		if len(c.Routes[key]) == 0 {
 			k.report(path, "declares no services")
 			continue
 		}
 		for _, finding := range registry.CheckRoute(route(key, c.Routes[key])) {
-			k.report(path+keyOf(finding.Pointer), "%s", finding.Text)
+			if finding.Pointer == "" && !nameShape.MatchString(key) {
+				finding.Text = "the routeKey must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"
+			}
+			k.quoting(path+keyOf(finding.Pointer), finding.Text)
 		}
 		for i, s := range c.Routes[key] {
 			k.service(fmt.Sprintf("%s[%d]", path, i), s)
@@ -168,8 +179,6 @@ func (k *checker) service(path string, s Service) {
 		k.report(path+".baseEndpoint", "must not have a query: calls go to {baseEndpoint}/{tool}")
 	}
 	if s.FallbackManifestFile != "" {
-		if err := readable(s.FallbackManifestFile); err != nil {
-			k.report(path+".fallbackManifestFile", "%v", err)
-		}
+		k.readable(path+".fallbackManifestFile", s.FallbackManifestFile)
 	}
 }

@@ -149,13 +149,16 @@ func (d *decoder) parse(name, dir string, data []byte) (*Config, error) {
 	c := Default()
 	d.absent = notBuilt
 	d.decode(data, c)
+	if len(d.problems) == 0 {
+		d.contents(c)
+	}
 	problems := &Problems{File: name, List: d.known(d.problems)}
 	if len(problems.List) == 0 {
 		// What could not be read is at its default; checking that as well would
 		// report problems nobody has.
 		c.resolvePaths(dir)
-		c.ManagementChosen = d.positions["management.listen"] != nil
-		problems.List = d.known(c.check(d.positions))
+		c.ManagementChosen = d.given["management.listen"]
+		problems.List = d.known(d.withoutValues(c.check(d)))
 	}
 	if err := problems.sorted(); err != nil {
 		return nil, err
@@ -170,15 +173,40 @@ func (d *decoder) known(problems []Problem) []Problem {
 
 // resolvePaths makes the paths of the file relative to its directory.
 func (c *Config) resolvePaths(dir string) {
-	paths := []*string{&c.Transport.HTTP.TLS.CertFile, &c.Transport.HTTP.TLS.KeyFile, &c.Upstream.CAFile, &c.Redis.CAFile}
-	for _, services := range c.Registry.Routes {
-		for i := range services {
-			paths = append(paths, &services[i].FallbackManifestFile)
-		}
-	}
-	for _, path := range paths {
+	for _, path := range c.paths() {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
+}
+
+// paths are the values that name files, by key.
+func (c *Config) paths() map[string]*string {
+	paths := map[string]*string{
+		"http.tls.certFile": &c.Transport.HTTP.TLS.CertFile,
+		"http.tls.keyFile":  &c.Transport.HTTP.TLS.KeyFile,
+		"upstream.caFile":   &c.Upstream.CAFile,
+		"redis.caFile":      &c.Redis.CAFile,
+	}
+	for key, services := range c.Registry.Routes {
+		for i := range services {
+			paths[fmt.Sprintf("%s[%d].fallbackManifestFile", userPath("registry.routes", key), i)] = &services[i].FallbackManifestFile
+		}
+	}
+	return paths
+}
+
+// contents finds what stands in the place of a file's path: the file's content,
+// a private key perhaps, which deployment tools put into variables.
+func (d *decoder) contents(c *Config) {
+	for key, path := range c.paths() {
+		if isContent(*path) {
+			p := Problem{Key: key, Text: "holds the content of a file; want its path"}
+			if pos := d.positions[key]; pos != nil {
+				p.Line, p.Column = pos.Line, pos.Column
+			}
+			d.problems = append(d.problems, p)
+		}
+	}
+	d.problems = d.withoutValues(d.problems)
 }

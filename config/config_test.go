@@ -377,6 +377,8 @@ func TestTheDefaultManagementAddressIsNobodysChoice(t *testing.T) {
 		"management: {listen: \"127.0.0.1:9090\"}\n": true,
 		"management: {listen: \"\"}\n":               true,
 		"management:\n":                              false,
+		"management: {listen: }\n":                   false,
+		"management: {listen: null}\n":               false,
 	} {
 		c, _, err := load(t, text)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ type decoder struct {
 	positions map[string]*token.Position // where each key stands, by dotted path
 	problems  []Problem
 
+	hidden map[string]hidden // values that must not be shown, by key
+	given  map[string]bool   // the keys that have a value: they are not absent, and not null
+
 	// unknown are the keys whose values use a variable that is not set. Nil: such
 	// a variable is a problem.
 	unknown map[string]bool
@@ -43,6 +47,8 @@ var durationType = reflect.TypeFor[time.Duration]()
 func (d *decoder) decode(data []byte, dst any) {
 	d.anchors = map[string]ast.Node{}
 	d.positions = map[string]*token.Position{}
+	d.hidden = map[string]hidden{}
+	d.given = map[string]bool{}
 	// Duplicate keys are reported here with all other problems, not by the parser alone.
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -66,10 +72,21 @@ func (d *decoder) decode(data []byte, dst any) {
 func (d *decoder) syntax(err error) {
 	if syntax, ok := errors.AsType[*yaml.SyntaxError](err); ok && syntax.Token != nil {
 		pos := syntax.Token.Position
-		d.problems = append(d.problems, Problem{Line: pos.Line, Column: pos.Column, Text: "not valid YAML: " + syntax.Message})
+		d.problems = append(d.problems, Problem{Line: pos.Line, Column: pos.Column, Text: "not valid YAML: " + unquotedYAML(syntax.Message)})
 		return
 	}
-	d.problems = append(d.problems, Problem{Text: "not valid YAML: " + err.Error()})
+	d.problems = append(d.problems, Problem{Text: "not valid YAML"}) // whatever the text quotes
+}
+
+var quotedYAML = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
+
+// unquotedYAML is a message of the parser without what it quotes of the file,
+// which may be part of a password that is not in quotes.
+func unquotedYAML(message string) string {
+	if !quotedYAML.MatchString(message) {
+		return message
+	}
+	return quotedYAML.ReplaceAllString(message, "…") + "; a value with special characters must be in quotes"
 }
 
 // report notes a problem at node.
@@ -98,6 +115,7 @@ func (d *decoder) value(node ast.Node, dst reflect.Value, key string) {
 	if !ok || node.Type() == ast.NullType {
 		return
 	}
+	d.given[key] = true
 	switch {
 	case dst.Type() == durationType:
 		d.duration(node, dst, key)
@@ -133,7 +151,7 @@ func (d *decoder) resolve(node ast.Node, key string) (ast.Node, bool) {
 		name := n.Value.GetToken().Value
 		target, ok := d.anchors[name]
 		if !ok {
-			d.report(node, key, "no anchor &%s stands before this alias", name)
+			d.report(node, key, "no anchor of this name stands before this alias; a value that begins with * must be in quotes")
 			return nil, false
 		}
 		if target.Type() == ast.AliasType || target.Type() == ast.AnchorType {
@@ -165,9 +183,20 @@ func (d *decoder) structure(node ast.Node, dst reflect.Value, key string) {
 		case later:
 			d.report(e.key, path, "this build has no %s; remove the key", what)
 		default:
-			d.report(e.key, path, "unknown key; known here: %s", strings.Join(sortedKeys(fields), ", "))
+			d.unknownKey(e, key, sortedKeys(fields))
 		}
 	}
+}
+
+// unknownKey reports a key nobody knows. It is shown only if it can be meant as
+// one: a value with commas, blanks or no colon before it looks like a key to YAML.
+func (d *decoder) unknownKey(e entry, key string, known []string) {
+	if keyShape.MatchString(e.name) && e.node.Type() != ast.NullType {
+		d.report(e.key, join(key, e.name), "unknown key; known here: %s", strings.Join(known, ", "))
+		return
+	}
+	d.report(e.key, key, "unknown key, not shown because it may be part of a value: is there a colon and a blank after the key, and is the value in quotes? Known here: %s",
+		strings.Join(known, ", "))
 }
 
 // mapping decodes a mapping with keys of the user's choice.
@@ -179,7 +208,7 @@ func (d *decoder) mapping(node ast.Node, dst reflect.Value, key string) {
 	dst.Set(reflect.MakeMapWithSize(dst.Type(), len(entries)))
 	for _, e := range entries {
 		elem := reflect.New(dst.Type().Elem()).Elem()
-		d.value(e.node, elem, join(key, e.name))
+		d.value(e.node, elem, userPath(key, e.name))
 		dst.SetMapIndex(reflect.ValueOf(e.name).Convert(dst.Type().Key()), elem)
 	}
 }
@@ -212,11 +241,11 @@ func (d *decoder) entries(node ast.Node, key string) ([]entry, bool) {
 			continue
 		}
 		if seen[t.Value] {
-			d.report(v.Key, join(key, t.Value), "the key is given twice")
+			d.report(v.Key, userPath(key, t.Value), "the key is given twice")
 			continue
 		}
 		seen[t.Value] = true
-		d.positions[join(key, t.Value)] = t.Position
+		d.positions[userPath(key, t.Value)] = t.Position
 		out = append(out, entry{name: t.Value, key: v.Key, node: v.Value})
 	}
 	return out, true

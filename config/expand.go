@@ -3,11 +3,27 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// usualName is how variables are named. Within a value, another name may be part
+// of a password that happens to hold ${…}.
+var usualName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+
+// variablesIn are the names of the variables in text, in order, each once.
+func variablesIn(text string) []string {
+	var names []string
+	for _, match := range variable.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(names, match[1]) {
+			names = append(names, match[1])
+		}
+	}
+	return names
+}
 
 // expand replaces every ${NAME} in text by the value lookup has for it. A name
 // that is not set is an error. The error names variables, never values.
@@ -16,12 +32,16 @@ func expand(text string, lookup func(name string) (string, bool)) (string, error
 	out := variable.ReplaceAllStringFunc(text, func(match string) string {
 		name := match[2 : len(match)-1]
 		if !variableName.MatchString(name) {
-			problems = append(problems, fmt.Sprintf("%s is not a variable; write ${NAME}", match))
+			problems = append(problems, "what stands in ${…} is not a variable's name; write ${NAME}")
 			return ""
 		}
 		value, fault := valueOf(name, lookup)
-		if fault != "" {
+		switch {
+		case fault == "":
+		case match == text || usualName.MatchString(name):
 			problems = append(problems, fmt.Sprintf("the environment variable %s %s", name, fault))
+		default: // a password may hold such characters
+			problems = append(problems, fmt.Sprintf("the environment variable in ${…} %s", fault))
 		}
 		return value
 	})

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,9 +11,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// text returns the string node stands for, with ${VAR} replaced. expanded says
-// whether a variable took part: such a text may be a secret and is not shown.
-func (d *decoder) text(node ast.Node, key string) (text string, expanded, ok bool) {
+// text returns the string node stands for, with ${VAR} replaced, and the names
+// of the variables that took part: such a text may be a secret and is not shown.
+func (d *decoder) text(node ast.Node, key string) (text string, variables []string, ok bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:
 		text = n.Value
@@ -24,18 +25,20 @@ func (d *decoder) text(node ast.Node, key string) (text string, expanded, ok boo
 			hint = "; put the value in quotes"
 		}
 		d.report(node, key, "want a string, not %s%s", describe(node), hint)
-		return "", false, false
+		return "", nil, false
 	}
 	if d.unknown != nil && needsUnset(text, d.lookup) {
 		d.unknown[key] = true
-		return text, true, true
+		return text, variablesIn(text), true
 	}
 	out, err := expand(text, d.lookup)
 	if err != nil {
 		d.report(node, key, "%v", err)
-		return "", false, false
+		return "", nil, false
 	}
-	return out, strings.Contains(text, "${"), true
+	variables = variablesIn(text)
+	d.note(key, out, variables)
+	return out, variables, true
 }
 
 // plain is a value that is not meant as a string. Its text is what stands in
@@ -51,13 +54,16 @@ func (d *decoder) plain(node ast.Node, key string) (plain, bool) {
 	if _, isString := node.(*ast.StringNode); !isString {
 		return plain{text: node.GetToken().Value, shown: describe(node)}, true
 	}
-	text, expanded, ok := d.text(node, key)
-	p := plain{text: text, expanded: expanded, shown: fmt.Sprintf("the string %q", text)}
-	if expanded {
-		p.shown = "the variable's value"
+	text, variables, ok := d.text(node, key)
+	p := plain{text: text, expanded: len(variables) > 0, shown: "a string"}
+	if p.expanded {
+		p.shown = "the value of " + named(variables)
 	}
 	return p, ok
 }
+
+// otherBooleans are what other versions of YAML take for booleans.
+var otherBooleans = []string{"yes", "no", "on", "off", "y", "n", "true", "false"}
 
 func (d *decoder) boolean(node ast.Node, dst reflect.Value, key string) {
 	p, ok := d.plain(node, key)
@@ -66,6 +72,9 @@ func (d *decoder) boolean(node ast.Node, dst reflect.Value, key string) {
 	}
 	value, err := strconv.ParseBool(p.text)
 	if err != nil || (node.Type() != ast.BoolType && !p.expanded) {
+		if !p.expanded && slices.Contains(otherBooleans, strings.ToLower(p.text)) {
+			p.shown = fmt.Sprintf("the string %q", p.text)
+		}
 		d.report(node, key, "want true or false, not %s", p.shown)
 		return
 	}
@@ -79,7 +88,9 @@ func (d *decoder) integer(node ast.Node, dst reflect.Value, key string) {
 	}
 	value, err := strconv.ParseInt(p.text, 10, 64)
 	switch {
-	case err != nil || (node.Type() != ast.IntegerType && !p.expanded):
+	case err == nil && node.Type() != ast.IntegerType && !p.expanded:
+		d.report(node, key, "want a whole number, not a string: leave out the quotes")
+	case err != nil:
 		d.report(node, key, "want a whole number, not %s", p.shown)
 	case dst.OverflowInt(value):
 		d.report(node, key, "the number is too large")

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -164,7 +163,7 @@ func readBody(resp *http.Response, limit int) ([]byte, *Failure) {
 	case "gzip", "x-gzip":
 		unzipped, err := gzip.NewReader(resp.Body)
 		if err != nil {
-			return nil, &Failure{Kind: FailedEncoding, Detail: "announced as gzip: " + err.Error()}
+			return nil, &Failure{Kind: FailedEncoding, Detail: "announced as gzip: " + Cause(err)}
 		}
 		body, broken = unzipped, FailedEncoding
 	default:
@@ -175,7 +174,7 @@ func readBody(resp *http.Response, limit int) ([]byte, *Failure) {
 		return nil, &Failure{Kind: FailedTooLarge, Detail: fmt.Sprintf("more than %d bytes", limit)}
 	}
 	if err != nil {
-		return nil, &Failure{Kind: broken, Detail: err.Error()}
+		return nil, &Failure{Kind: broken, Detail: Cause(err)}
 	}
 	return data, nil
 }
@@ -224,9 +223,6 @@ func (b *fetchBounds) failure(ctx context.Context, err error) *Failure {
 	case errors.Is(cause, errNoAnswer):
 		return &Failure{Kind: FailedTimeout, Detail: cause.Error()}
 	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // a transport of another make; its text would show the URL
-	}
 	kind := FailedConnect
 	if b.hasConn.Load() {
 		kind = FailedProtocol
@@ -234,5 +230,5 @@ func (b *fetchBounds) failure(ctx context.Context, err error) *Failure {
 			kind = FailedTimeout
 		}
 	}
-	return &Failure{Kind: kind, Detail: err.Error()}
+	return &Failure{Kind: kind, Detail: Cause(err)}
 }

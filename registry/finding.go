@@ -29,6 +29,10 @@ const (
 	// document: a hostile name may be a megabyte long.
 	maxPointer = 512
 	maxShown   = 64
+
+	// maxLabel bounds, in bytes, what status views repeat of how a document calls
+	// itself.
+	maxLabel = 128
 )
 
 // checker collects the findings about one document.
@@ -131,6 +135,9 @@ func quoted(s string) string {
 	}
 	return `"` + visible(s) + `"`
 }
+
+// label is how a document calls itself, fit for a status view or a log line.
+func label(s string) string { return cut(visible(cut(s, maxLabel)), maxLabel) }
 
 // cut is s without what stands behind its first n bytes.
 func cut(s string, n int) string {

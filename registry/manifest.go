@@ -69,7 +69,7 @@ func (c *checker) manifest(data []byte, rules ManifestRules) *Manifest {
 	}
 	m.Raw = raw
 	m.BundleID = c.bundleID(doc, rules.Service)
-	m.Revision = c.text(doc, "revision")
+	m.Revision = label(c.text(doc, "revision"))
 	m.Tools = c.tools(doc, rules.MaxTools)
 	c.unknown(doc, "bundleId", "revision", "tools")
 	return m

@@ -78,9 +78,9 @@ func (c *checker) registryRevision(doc object) string {
 	switch jsonwire.KindOf(value) {
 	case jsonwire.KindString:
 		revision, _ := jsonwire.Text(value)
-		return revision
+		return label(revision)
 	case jsonwire.KindNumber:
-		return string(value)
+		return label(string(value))
 	case jsonwire.KindInvalid:
 		return ""
 	}

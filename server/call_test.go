@@ -53,9 +53,9 @@ func TestServiceGetsWhatTheAgentSaid(t *testing.T) {
 func TestServiceGetsTheCallersHeaders(t *testing.T) {
 	eachEra(t, func(t *testing.T, modern bool) {
 		g := newGateway(t)
-		g.call(modern, "claims.echo", `{}`, "Guid", "g1", "Mcp-Session-Id", "s1", "Employee-No", "=?opaque?=", "X-Other", "secret", "Traceparent", "from-http", "Authorization", "Bearer x")
+		g.call(modern, "claims.echo", `{}`, "Guid", "g1", "Mcp-Session-Id", "s1", "Employee-No", "=?opaque?=", "X-Other", "secret", "Traceparent", "00-33333333333333333333333333333333-4444444444444444-01", "Authorization", "Bearer x")
 		h := g.service.received()[0].header
-		want := map[string]string{"Guid": "g1", "Mcp-Session-Id": "s1", "Employee-No": "=?opaque?=", "X-Other": "", "Traceparent": "from-http", "Authorization": "", "Mcp-Method": ""}
+		want := map[string]string{"Guid": "g1", "Mcp-Session-Id": "s1", "Employee-No": "=?opaque?=", "X-Other": "", "Traceparent": "00-33333333333333333333333333333333-4444444444444444-01", "Authorization": "", "Mcp-Method": ""}
 		for name, value := range want {
 			if h.Get(name) != value {
 				t.Errorf("%s is %q, want %q", name, h.Get(name), value)
@@ -66,11 +66,11 @@ func TestServiceGetsTheCallersHeaders(t *testing.T) {
 
 func TestTraceContextOfMetaComesFirst(t *testing.T) {
 	g := newGateway(t)
-	meta := strings.Replace(modernMeta, `"_meta":{`, `"_meta":{"traceparent":"from-meta","tracestate":"s=1",`, 1)
+	meta := strings.Replace(modernMeta, `"_meta":{`, `"_meta":{"traceparent":"00-11111111111111111111111111111111-2222222222222222-01","tracestate":"s=1",`, 1)
 	g.post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+meta+`,"name":"claims.echo"}}`,
-		"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", methodCall, "Mcp-Name", "claims.echo", "Traceparent", "from-http")
+		"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", methodCall, "Mcp-Name", "claims.echo", "Traceparent", "00-33333333333333333333333333333333-4444444444444444-01")
 	h := g.service.received()[0].header
-	if h.Get("Traceparent") != "from-meta" || h.Get("Tracestate") != "s=1" {
+	if h.Get("Traceparent") != "00-11111111111111111111111111111111-2222222222222222-01" || h.Get("Tracestate") != "s=1" {
 		t.Errorf("got %q %q", h.Get("Traceparent"), h.Get("Tracestate"))
 	}
 }

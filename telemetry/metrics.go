@@ -26,6 +26,7 @@ type MetricsOptions struct {
 	Ready    func() bool                               // whether the process should get requests
 	InFlight func() map[registry.ServiceKey]int        // calls per Tool Service right now
 	Redis    func() (up bool, consecutiveFailures int) // nil: none is configured
+	Dropped  func() (spans uint64, traced bool)        // spans no collector will get; traced is false when there are no traces
 }
 
 // Buckets of the histograms, in seconds. They reach from an answer of a local

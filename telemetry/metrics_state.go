@@ -21,6 +21,7 @@ var (
 		"Time since the service of a route that was fetched longest ago was fetched; absent while one never was.", "route")
 	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis accepts what the gateway writes; absent when none is configured.")
 	redisFailuresDesc = desc("tollgate_redis_failures", "Failures of Redis since its last success.")
+	spansDroppedDesc  = desc("tollgate_spans_dropped_total", "Spans that were dropped instead of reaching the collector; absent without one.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -46,7 +47,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	for _, d := range []*prometheus.Desc{
 		readyDesc, upstreamInFlightDesc, portalStatusDesc, bundleStatusDesc, routeToolsDesc, routeSnapshotDesc,
-		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc,
+		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc, spansDroppedDesc,
 	} {
 		ch <- d
 	}
@@ -144,6 +145,11 @@ func (s states) process(o MetricsOptions) {
 		up, failures := o.Redis()
 		s.flag(redisUpDesc, up)
 		s.gauge(redisFailuresDesc, float64(failures))
+	}
+	if o.Dropped != nil {
+		if spans, traced := o.Dropped(); traced {
+			s.ch <- prometheus.MustNewConstMetric(spansDroppedDesc, prometheus.CounterValue, float64(spans))
+		}
 	}
 }
 

@@ -212,12 +212,14 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 		Ready:    func() bool { return ready },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 7} },
 		Redis:    func() (bool, int) { return up, 3 },
+		Dropped:  func() (uint64, bool) { return 5, true },
 	})
 	requireSamples(t, m,
 		`tollgate_ready 1`,
 		`tollgate_upstream_in_flight{service="a"} 7`,
 		`tollgate_redis_up 0`,
 		`tollgate_redis_failures 3`,
+		`tollgate_spans_dropped_total 5`,
 		`tollgate_portal_status{status="degraded"} 1`,
 		`tollgate_bundle_status{route="claims",service="a",status="healthy"} 1`,
 		`tollgate_bundle_status{route="claims",service="b",status="degraded"} 1`,
@@ -280,6 +282,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 		Ready:    func() bool { return true },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 1} },
 		Redis:    func() (bool, int) { return true, 0 },
+		Dropped:  func() (uint64, bool) { return 0, true },
 	})
 	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true})
 	m.Checked(registry.Check{Service: "a", Result: registry.CheckFailed, Kind: registry.FailedTimeout})
@@ -303,7 +306,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 		"tollgate_build_info", "tollgate_bundle_status", "tollgate_call_duration_seconds", "tollgate_calls_in_flight", "tollgate_calls_total",
 		"tollgate_cost_header_missing_total", "tollgate_portal_status", "tollgate_ready", "tollgate_redis_failures", "tollgate_redis_up",
 		"tollgate_registry_check_duration_seconds", "tollgate_registry_check_failures_total", "tollgate_registry_checks_total", "tollgate_requests_refused_total",
-		"tollgate_route_refused", "tollgate_route_snapshot", "tollgate_route_snapshot_age_seconds", "tollgate_route_tools",
+		"tollgate_route_refused", "tollgate_route_snapshot", "tollgate_route_snapshot_age_seconds", "tollgate_route_tools", "tollgate_spans_dropped_total",
 		"tollgate_upstream_duration_seconds", "tollgate_upstream_in_flight",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -2,12 +2,10 @@ package telemetry
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,9 +20,9 @@ import (
 )
 
 const (
-	// Finished spans wait in a queue for the next batch. A span that finds it
-	// full is dropped, so a collector that is away costs memory for this many,
-	// and no call any time.
+	// Finished spans wait for their batch to be sent. A span that finds this many
+	// waiting is dropped, so a collector that is away costs memory for them, and no
+	// call any time.
 	spanQueue  = 4096
 	spanBatch  = 512
 	batchEvery = 2 * time.Second
@@ -44,11 +42,12 @@ type TracingOptions struct {
 	Logger  *slog.Logger // hears of outages of the collector; nil: nobody does
 }
 
-// Tracing sends traces to a collector. Sampling follows the caller's decision;
+// Tracing sends traces to a collector. The zero value traces nothing. Sampling follows the caller's decision;
 // a request without one is traced.
 type Tracing struct {
 	provider  *sdktrace.TracerProvider // nil when nothing is traced
 	exporter  *exporter
+	queue     *queue
 	transport *http.Transport
 }
 
@@ -67,7 +66,8 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	silence(log)
+	silence()
+	waiting := &queue{log: log}
 	transport := &http.Transport{
 		TLSHandshakeTimeout: exportTimeout,
 		IdleConnTimeout:     time.Minute,
@@ -76,7 +76,7 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 	otlp, err := otlptracehttp.New(context.Background(),
 		otlptracehttp.WithEndpointURL(target.String()),
 		otlptracehttp.WithHTTPClient(&http.Client{
-			Transport:     wordless{transport},
+			Transport:     wordless{transport, waiting},
 			Timeout:       exportTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}),
@@ -93,11 +93,12 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 	if err != nil {
 		return &Tracing{}, err
 	}
-	t := &Tracing{exporter: &exporter{SpanExporter: otlp, target: target, log: log}, transport: transport}
+	t := &Tracing{exporter: &exporter{SpanExporter: otlp, queue: waiting, target: target, log: log}, queue: waiting, transport: transport}
+	waiting.SpanProcessor = sdktrace.NewBatchSpanProcessor(t.exporter,
+		sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch),
+		sdktrace.WithBatchTimeout(batchEvery), sdktrace.WithExportTimeout(exportTimeout))
 	t.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(t.exporter,
-			sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch),
-			sdktrace.WithBatchTimeout(batchEvery), sdktrace.WithExportTimeout(exportTimeout)),
+		sdktrace.WithSpanProcessor(waiting),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
 			AttributeValueLengthLimit: 1024, AttributeCountLimit: 32, EventCountLimit: 8, LinkCountLimit: 8,
@@ -124,15 +125,13 @@ func identity(o TracingOptions) []attribute.KeyValue {
 	return attrs
 }
 
-// silence keeps the SDK from writing to standard error. Its log quotes
-// environment variables it cannot read, headers with credentials among them, so
-// that goes nowhere; its errors are debug output. What matters is reported by
-// exporter.
-func silence(log *slog.Logger) {
+// silence keeps the SDK from writing to standard error. Its log and its errors
+// quote environment variables it cannot read, headers with credentials among
+// them, and what the collector answers, so they go nowhere. What matters is
+// reported by exporter and queue.
+func silence() {
 	otel.SetLogger(logr.Discard())
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Debug("OpenTelemetry", slog.Any("error", err))
-	}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 }
 
 // Tracer starts spans; nil when nothing is traced.
@@ -141,6 +140,15 @@ func (t *Tracing) Tracer() trace.Tracer {
 		return nil
 	}
 	return t.provider.Tracer("tollgate")
+}
+
+// Dropped is how many spans were dropped so far instead of reaching the
+// collector; traced is false when nothing is traced at all.
+func (t *Tracing) Dropped() (spans uint64, traced bool) {
+	if t.provider == nil {
+		return 0, false
+	}
+	return t.queue.dropped.Load(), true
 }
 
 // Close sends what is finished and not sent yet, as long as ctx allows. What is
@@ -160,6 +168,7 @@ func (t *Tracing) Close(ctx context.Context) {
 // is over. Batches of an outage are lost.
 type exporter struct {
 	sdktrace.SpanExporter
+	queue  *queue
 	target *url.URL
 	log    *slog.Logger
 
@@ -171,6 +180,10 @@ type exporter struct {
 // the error somewhere else.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil {
+		e.queue.dropped.Add(uint64(len(spans)))
+	}
+	e.queue.done(len(spans))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -192,18 +205,4 @@ func (e *exporter) text(err error) string {
 		return err.Error()
 	}
 	return strings.NewReplacer(e.target.EscapedPath(), "/…", e.target.Path, "/…").Replace(err.Error())
-}
-
-// wordless puts the status in the place of the body of an answer that is an
-// error: the SDK quotes the body, and it may hold anything.
-type wordless struct{ http.RoundTripper }
-
-func (w wordless) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := w.RoundTripper.RoundTrip(r)
-	if err != nil || resp.StatusCode/100 == 2 {
-		return resp, err
-	}
-	resp.Body.Close()
-	resp.Body = io.NopCloser(strings.NewReader("HTTP " + strconv.Itoa(resp.StatusCode)))
-	return resp, nil
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -222,4 +223,101 @@ func TestAHangingCollectorHoldsNothingUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	tracing.Close(ctx) // returns, or the test never does
+}
+
+// What a collector says, in whatever part of its answer, is not logged.
+func TestNothingACollectorSaysIsLogged(t *testing.T) {
+	for answer, want := range map[string]string{
+		"sentinel\r\nsentinel\r\n\r\n":                                    "the answer is not HTTP",
+		"HTTP/1.1 2x0 sentinel\r\n\r\n":                                   "malformed status line",
+		"HTTP/1.1 200 OK\r\nsentinel\x01 x: y\r\n\r\n":                    "malformed header line",
+		"HTTP/1.1 403 sentinel\r\nContent-Length: 8\r\n\r\nsentinel":      "HTTP 403",
+		"HTTP/1.1 302 sentinel\r\nLocation: http://sentinel:%zz/\r\n\r\n": "HTTP 302",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, answer)
+			_ = conn.Close()
+		}))
+		log := new(logText)
+		tracing, err := NewTracing(TracingOptions{
+			Config: Config{OTLPEndpoint: s.URL}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracing.span()
+		tracing.Close(t.Context())
+		s.Close()
+		if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "sentinel") {
+			t.Errorf("%.40q: the log has to tell %q and nothing the collector says:\n%s", answer, want, text)
+		}
+		if n, traced := tracing.Dropped(); n != 1 || !traced {
+			t.Errorf("%.40q: %d spans dropped, %v", answer, n, traced)
+		}
+	}
+}
+
+// A collector that takes a batch and rejects spans of it is no outage. Why it does
+// is its own log's to say.
+func TestRejectedSpansAreToldOfOnce(t *testing.T) {
+	answer, err := proto.Marshal(&coltrace.ExportTraceServiceResponse{
+		PartialSuccess: &coltrace.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "sentinel"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		_, _ = w.Write(answer)
+	}))
+	defer s.Close()
+	log := new(logText)
+	tracing := newTracing(t, s.URL, log)
+	for range 2 * spanBatch {
+		tracing.span()
+	}
+	tracing.Close(t.Context())
+	text := log.String()
+	if strings.Count(text, "rejects spans") != 1 || strings.Count(text, "\n") != 1 || strings.Contains(text, "sentinel") {
+		t.Errorf("the log says\n%s", text)
+	}
+	if n, _ := tracing.Dropped(); n < 6 {
+		t.Errorf("%d spans dropped, want 3 for each batch", n)
+	}
+}
+
+// A collector that is too slow costs spans. That is told once when it begins and
+// once when it is over, and every span is counted.
+func TestAFullQueueIsToldOfAndCounted(t *testing.T) {
+	asked, hold := make(chan struct{}, 100), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-hold }))
+	defer slow.Close()
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	log := new(logText)
+	tracing := newTracing(t, slow.URL, log)
+	tracing.span()
+	<-asked
+	for range spanQueue + 9 {
+		tracing.span()
+	}
+	if n, _ := tracing.Dropped(); n != 10 {
+		t.Errorf("%d spans dropped, want 10", n)
+	}
+	const lost, again = "spans are dropped", "spans are no longer dropped"
+	if text := log.String(); strings.Count(text, lost) != 1 || strings.Contains(text, again) {
+		t.Errorf("while it is full, the log says\n%s", text)
+	}
+	release()
+	eventually(t, "the end of dropping", func() bool { return strings.Contains(log.String(), again) })
+	tracing.Close(t.Context())
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "dropped=10") {
+		t.Errorf("the log says\n%s", text)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -100,13 +101,11 @@ func (c Config) Validate() error {
 	report := func(key, format string, args ...any) {
 		problems = append(problems, &ConfigError{Key: key, Text: fmt.Sprintf(format, args...)})
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		report("listen", "want HOST:PORT, such as 127.0.0.1:8080 or :8080")
+	if !isAddress(c.Listen) {
+		report("listen", "want HOST:PORT, such as 127.0.0.1:8080 or :8080, with a port of at most 65535")
 	}
-	if c.Management.Listen != "" {
-		if _, _, err := net.SplitHostPort(c.Management.Listen); err != nil {
-			report("management.listen", `want HOST:PORT, such as 127.0.0.1:9090 or :9090, or "" for no management listener`)
-		}
+	if c.Management.Listen != "" && !isAddress(c.Management.Listen) {
+		report("management.listen", `want HOST:PORT, such as 127.0.0.1:9090 or :9090, with a port of at most 65535, or "" for no management listener`)
 	}
 	if (c.HTTP.TLS.CertFile == "") != (c.HTTP.TLS.KeyFile == "") {
 		report("http.tls", "certFile and keyFile belong together: give both or none")
@@ -137,6 +136,17 @@ func (c Config) Validate() error {
 // only one could have it. Port 0 is another port each time.
 func (c Config) OneAddress() bool {
 	return c.Management.Listen == c.Listen && !strings.HasSuffix(c.Listen, ":0")
+}
+
+// isAddress reports whether s is HOST:PORT. A port that is no number may be the
+// name of a service, which only the system knows.
+func isAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	number, err := strconv.Atoi(port)
+	return errors.Is(err, strconv.ErrSyntax) || err == nil && number >= 0 && number <= 65535
 }
 
 // CheckToolTimeout reports a drain shorter than longest, the longest time a

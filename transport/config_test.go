@@ -20,6 +20,10 @@ func TestValidateNamesTheKeyAndTheRemedy(t *testing.T) {
 		text   string // part of the error's text
 	}{
 		"listen without port":   {func(c *Config) { c.Listen = "localhost" }, "listen", "HOST:PORT"},
+		"listen, no such port":  {func(c *Config) { c.Listen = "127.0.0.1:65536" }, "listen", "at most 65535"},
+		"listen, huge port":     {func(c *Config) { c.Listen = ":99999999999999999999" }, "listen", "at most 65535"},
+		"listen, negative port": {func(c *Config) { c.Listen = ":-1" }, "listen", "at most 65535"},
+		"management port":       {func(c *Config) { c.Management.Listen = ":70000" }, "management.listen", "at most 65535"},
 		"listen empty":          {func(c *Config) { c.Listen = "" }, "listen", "HOST:PORT"},
 		"cert without key":      {func(c *Config) { c.HTTP.TLS.CertFile = "a.pem" }, "http.tls", "both or none"},
 		"key without cert":      {func(c *Config) { c.HTTP.TLS.KeyFile = "a.pem" }, "http.tls", "both or none"},

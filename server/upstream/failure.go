@@ -10,6 +10,8 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"tollgate/registry"
 )
 
 // Kind says in one word why a Tool Service's answer did not come or could not be
@@ -73,7 +75,7 @@ func (c *Client) fail(caller, ctx context.Context, call Call, err error) *Failur
 		// needs and a caller must not see. Others may quote what the service
 		// sent, so they stay out of the log too.
 		c.log.LogAttrs(caller, slog.LevelDebug, "no connection to the Tool Service",
-			slog.String("service", string(call.Tool.Service)), slog.String("kind", string(kind)), slog.Any("error", err))
+			slog.String("service", string(call.Tool.Service)), slog.String("kind", string(kind)), slog.String("error", registry.Cause(err)))
 	}
 	return &Failure{Kind: kind, Text: c.failureText(kind, call, err)}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptrace"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -170,18 +171,58 @@ func passOn(h http.Header, name string, values []string) error {
 }
 
 // passTrace passes the trace context on, from _meta or else from the caller's
-// header, never mixed. It is only a hint: what cannot be a header is left out
-// rather than let fail the call, and a state without its parent means nothing.
+// header, never mixed. It is only a hint: what W3C Trace Context does not allow is
+// left out rather than let fail the call, and a state without its parent means
+// nothing.
 func passTrace(h http.Header, call Call) {
 	parent, state := call.Header["Traceparent"], call.Header["Tracestate"]
 	if call.Traceparent != "" {
 		parent, state = []string{call.Traceparent}, []string{call.Tracestate}
 	}
-	if len(parent) != 1 || isBlank(parent[0]) || isUnsendable(parent[0]) {
+	if len(parent) != 1 || !isTraceparent(parent[0]) {
 		return
 	}
 	h["traceparent"] = parent
-	_ = passOn(h, "tracestate", state) // left out if it is not valid
+	if isTracestate(state) {
+		_ = passOn(h, "tracestate", state)
+	}
+}
+
+const (
+	// maxTraceparent bounds the one of a future version, in bytes: version 00 has
+	// 55, later ones may append to that.
+	maxTraceparent = 256
+
+	// maxTracestate bounds all lines together, in bytes. W3C Trace Context asks for
+	// at least 512 to be passed on.
+	maxTracestate = 4096
+)
+
+var traceparentForm = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]*)?$`)
+
+// isTraceparent reports a traceparent as W3C Trace Context has it.
+func isTraceparent(value string) bool {
+	if len(value) > maxTraceparent {
+		return false
+	}
+	parts := traceparentForm.FindStringSubmatch(value)
+	if parts == nil {
+		return false
+	}
+	version, traceID, spanID, more := parts[1], parts[2], parts[3], parts[4]
+	return version != "ff" && (version != "00" || more == "") && strings.Trim(traceID, "0") != "" && strings.Trim(spanID, "0") != ""
+}
+
+// isTracestate reports lines of printable ASCII that are not too long.
+func isTracestate(lines []string) bool {
+	size := 0
+	for _, line := range lines {
+		size += len(line) + 1
+		if strings.ContainsFunc(line, func(r rune) bool { return (r < ' ' && r != '\t') || r > '~' }) {
+			return false
+		}
+	}
+	return size <= maxTracestate
 }
 
 func isBlank(value string) bool { return strings.Trim(value, " \t") == "" }

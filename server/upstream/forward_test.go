@@ -18,6 +18,11 @@ import (
 const oddArguments = `{ "b":1.0,"a":123456789012345678901234567890,"\u00e9":null,
  "x":[1e2,-0,"<&>","\ud800"],"unknown":{} }`
 
+const (
+	parent      = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	otherParent = "00-ffffffffffffffffffffffffffffffff-4444444444444444-01"
+)
+
 func TestForwardSendsExactlyThis(t *testing.T) {
 	var got string
 	url := rawServer(t, func(conn *rawConn, _ int) {
@@ -32,7 +37,7 @@ func TestForwardSendsExactlyThis(t *testing.T) {
 	caller := http.Header{
 		"Guid": {"g-1"}, "Employee-No": {"enc:a b", "enc:ü"}, "X-Request-Id": {""}, "Mcp-Session-Id": {" \t"},
 		"Cookie": {"secret"}, "Authorization": {"Bearer secret"}, "X-Agent-Cost": {"0"}, "Accept-Encoding": {"br"},
-		"Content-Type": {"text/plain"}, "X-Other": {"1"}, "Traceparent": {"00-from-header"}, "Tracestate": {"h=1"},
+		"Content-Type": {"text/plain"}, "X-Other": {"1"}, "Traceparent": {otherParent}, "Tracestate": {"h=1"},
 	}
 	answer := newClient(t, nil).Forward(t.Context(), Call{
 		Tool: newTool(url + "/mcp/billing/invoice.search%2Fx"), Body: []byte(oddArguments), Header: caller,
@@ -115,26 +120,56 @@ func TestHeaderPolicy(t *testing.T) {
 		},
 		{
 			name: "trace context from the header when _meta has none",
-			call: Call{Header: http.Header{"Traceparent": {"00-p"}, "Tracestate": {"a=1", "b=2"}}},
-			want: http.Header{"Traceparent": {"00-p"}, "Tracestate": {"a=1", "b=2"}},
+			call: Call{Header: http.Header{"Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}}},
+			want: http.Header{"Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}},
 		},
 		{
 			name: "trace context of _meta and header do not mix",
-			call: Call{Traceparent: "00-m", Header: http.Header{"Traceparent": {"00-p"}, "Tracestate": {"a=1"}}},
-			want: http.Header{"Traceparent": {"00-m"}},
+			call: Call{Traceparent: otherParent, Header: http.Header{"Traceparent": {parent}, "Tracestate": {"a=1"}}},
+			want: http.Header{"Traceparent": {otherParent}},
 		},
 		{
 			name: "two parents are none",
-			call: Call{Header: http.Header{"Traceparent": {"00-p", "00-q"}, "Tracestate": {"a=1"}}},
+			call: Call{Header: http.Header{"Traceparent": {parent, otherParent}, "Tracestate": {"a=1"}}},
 		},
 		{
 			name: "a trace context that is no header value is left out",
-			call: Call{Traceparent: "00-x\r\nX-Evil: 1", Tracestate: "a=1"},
+			call: Call{Traceparent: parent + "\r\nX-Evil: 1", Tracestate: "a=1"},
 		},
 		{
 			name: "a trace state that is no header value is left out alone",
-			call: Call{Traceparent: "00-x", Tracestate: "a=1\n"},
-			want: http.Header{"Traceparent": {"00-x"}},
+			call: Call{Traceparent: parent, Tracestate: "a=1\n"},
+			want: http.Header{"Traceparent": {parent}},
+		},
+		{
+			name: "a trace context that is none is left out",
+			call: Call{Traceparent: strings.Repeat("x", 100<<10), Tracestate: "a=1"},
+		},
+		{
+			name: "so is one of zeros",
+			call: Call{Traceparent: "00-00000000000000000000000000000000-4444444444444444-01"},
+		},
+		{
+			name: "and one in capitals",
+			call: Call{Traceparent: strings.ToUpper(otherParent)},
+		},
+		{
+			name: "and one with a suffix version 00 does not have",
+			call: Call{Traceparent: parent + "-x"},
+		},
+		{
+			name: "a later version may have one",
+			call: Call{Traceparent: "01" + parent[2:] + "-x", Tracestate: strings.Repeat("a", 4095)},
+			want: http.Header{"Traceparent": {"01" + parent[2:] + "-x"}, "Tracestate": {strings.Repeat("a", 4095)}},
+		},
+		{
+			name: "of any length it may not",
+			call: Call{Traceparent: "01" + parent[2:] + "-" + strings.Repeat("x", 300)},
+		},
+		{
+			name: "a trace state without end is left out alone",
+			call: Call{Traceparent: parent, Tracestate: strings.Repeat("a", 4097)},
+			want: http.Header{"Traceparent": {parent}},
 		},
 	}
 	for _, tt := range tests {

@@ -2,7 +2,7 @@ package upstream
 
 import (
 	"context"
-	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	errRefusedAddress = errors.New("link-local and cloud metadata addresses are refused")
-	errRefusedHost    = errors.New("the host is not in upstream.allowedHosts")
+	errRefusedAddress error = &net.AddrError{Err: "link-local and cloud metadata addresses are refused"}
+	errRefusedHost    error = &net.AddrError{Err: "the host is not in upstream.allowedHosts"}
 )
 
 // guarded is the HTTP transport behind the list of allowed hosts. The check of
