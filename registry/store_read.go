@@ -35,7 +35,7 @@ func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte,
 		if faulty.ValueFault() == string(tooLarge) {
 			why = tooLarge
 		}
-		r.noteDefect(key, why)
+		r.noteDefect(key, "", why)
 		return nil, nil
 	}
 	if err != nil {
@@ -45,27 +45,33 @@ func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte,
 	return value, nil
 }
 
-// noteDefect warns of a value that cannot be used, once for each state of it.
-func (r *Registry) noteDefect(key string, why defect) {
-	if r.keeper.defective(key, why) {
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing",
-			slog.String("key", key), slog.String("kind", string(why)))
+// noteDefect warns of a value that cannot be used, or of a service's part of it,
+// once for each state of it. service "" is the whole value.
+func (r *Registry) noteDefect(key string, service ServiceKey, why defect) {
+	if !r.keeper.defective(key, service, why) {
+		return
 	}
+	attrs := []slog.Attr{slog.String("key", key), slog.String("kind", string(why))}
+	if service != "" {
+		attrs = append(attrs, slog.String("service", string(service)))
+	}
+	r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing", attrs...)
 }
 
 // readPortalCopy reads the copy of the Portal. It is nil when there is none that
 // can be used; an error means that nobody knows.
 func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
+	now := r.now()
 	value, err := r.readCopy(ctx, portalCopyKey, r.portalCopyLimit())
 	if value == nil || err != nil {
 		return nil, err
 	}
 	p, why := decodePortalCopy(value)
-	r.noteDefect(portalCopyKey, why)
+	r.noteDefect(portalCopyKey, "", why)
 	if why != sound {
 		return nil, nil
 	}
-	r.keeper.knows(portalCopyKey, hashOf(value), r.now())
+	r.keeper.learns(portalCopyKey, contents{"": hashOf(value)}, now)
 	return &p, nil
 }
 
@@ -119,10 +125,11 @@ func (r *Registry) joinRouteCopy(rt *route) *flight {
 	return r.joinCopy(&rt.copyReader, rt.wantsCopy, func() { r.warmRoute(rt) })
 }
 
-// wantsCopy reports whether the route's copy is of use: while it has no list.
+// wantsCopy reports whether the route's copy is of use: while it has no list, or
+// one that a file had to help out with.
 func (rt *route) wantsCopy() bool {
 	l := rt.live.Load()
-	return l.snapshot == nil && len(l.services) > 0
+	return l.file || l.snapshot == nil && len(l.services) > 0
 }
 
 // warmPortal puts the Portal's copy into force while nothing else is.
@@ -143,9 +150,15 @@ func (r *Registry) warmPortal() {
 func (r *Registry) warmRoute(rt *route) {
 	declared, services := rt.declaration()
 	copies, err := r.readRouteCopy(r.ctx, rt.key, declared, services)
-	if err != nil || copies == nil {
+	if err != nil || len(copies) == 0 {
 		return
 	}
+	r.useCopies(rt, copies)
+	r.keeper.resume(r, routeCopyKey(rt.key))
+}
+
+// useCopies merges the route with what it has not had from the origin.
+func (r *Registry) useCopies(rt *route, copies map[ServiceKey]*Manifest) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.gone {
@@ -172,32 +185,44 @@ func (rt *route) declaration() ([]Service, []*service) {
 	return rt.declared, rt.services
 }
 
-// readRouteCopy reads the manifests of a route's enabled services from its copy.
-// They are nil when there is no copy that can be used as a whole; an error means
-// that nobody knows.
-func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
+// readRouteValue reads the value of a route that has so many services, and what
+// is in it: nothing when it cannot be used as a whole. An error means that nobody
+// knows.
+func (r *Registry) readRouteValue(ctx context.Context, route RouteKey, services int) ([]byte, []manifestCopy, error) {
 	key := routeCopyKey(route)
-	value, err := r.readCopy(ctx, key, r.routeCopyLimit(len(declared)))
-	if value == nil || err != nil {
+	value, err := r.readCopy(ctx, key, r.routeCopyLimit(services))
+	if err != nil {
+		return nil, nil, err
+	}
+	var entries []manifestCopy
+	if value != nil {
+		var why defect
+		entries, why = decodeRouteCopy(value)
+		r.noteDefect(key, "", why)
+	}
+	return value, entries, nil
+}
+
+// readRouteCopy reads the manifests of a route's enabled services from its copy,
+// each of which is used or not for itself. An error means that nobody knows.
+func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
+	now := r.now()
+	_, entries, err := r.readRouteValue(ctx, route, len(declared))
+	if err != nil {
 		return nil, err
 	}
-	now := r.now()
-	entries, why := decodeRouteCopy(value)
+	r.keeper.learns(routeCopyKey(route), contentsOf(entries), now)
 	copies := make(map[ServiceKey]*Manifest, len(entries))
-	for i := 0; i < len(declared) && why == sound; i++ {
-		if !declared[i].Enabled {
+	for i, d := range declared {
+		raw := rawOf(entries, d.Key)
+		if raw == nil || !d.Enabled {
 			continue
 		}
-		if raw := rawOf(entries, declared[i].Key); raw != nil {
-			copies[declared[i].Key], why = r.checkCopy(services[i], raw, declared, i)
+		m, why := r.checkCopy(services[i], raw, declared, i)
+		r.noteDefect(routeCopyKey(route), d.Key, why)
+		if m != nil {
+			copies[d.Key] = m
 		}
-	}
-	r.noteDefect(key, why)
-	if why != sound {
-		return nil, nil
-	}
-	if len(copies) == len(entries) {
-		r.keeper.knows(key, contentOf(viewOf(declared, copies)), now)
 	}
 	return copies, nil
 }
