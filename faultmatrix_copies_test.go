@@ -20,6 +20,9 @@ type poison struct {
 	bundles map[string]string
 	// warned says that the value is one to warn of whenever it is read.
 	warned bool
+	// whole says that it is to warn of as a whole, before anybody looks at a
+	// manifest.
+	whole bool
 }
 
 func sealed(body string) string { return sealOf(body) + "\n" + body }
@@ -47,11 +50,11 @@ var (
 // is sound in itself is believed: nobody but gateways writes there.
 var poisons = []poison{
 	{
-		name: "invalid JSON", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true,
+		name: "invalid JSON", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true, whole: true,
 		spoil: func(body string) string { return sealed(body[:len(body)-1]) },
 	},
 	{
-		name: "oversize", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true,
+		name: "oversize", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true, whole: true,
 		spoil: func(body string) string { return sealed(body + strings.Repeat(" ", 4*maxDocument)) },
 	},
 	{
@@ -72,13 +75,13 @@ var poisons = []poison{
 		spoil: of(claimsManifest, manifestOf("policy", "claims.search")),
 	},
 	{
-		name: "wrong hash", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true,
+		name: "wrong hash", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true, whole: true,
 		spoil: func(body string) string {
 			return sealOf(body) + "\n" + strings.Replace(body, "claims.search", "claims.foreign", 1)
 		},
 	},
 	{
-		name: "other version", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true,
+		name: "other version", key: claimsKey, lists: noClaims, bundles: noClaimsStatus, warned: true, whole: true,
 		spoil: func(body string) string { return strings.Replace(sealed(body), "registry 1", "registry 2", 1) },
 	},
 	{
@@ -135,7 +138,11 @@ func poisonedWarm(tr *redisTrial, p poison) {
 		tr.passes(during)
 		tr.holds(claimsKey, "claims.audit", "policy.find")
 	}
-	tr.warned(0)
+	var warnings []string
+	if p.whole && p.key == claimsKey {
+		warnings = append(warnings, copyDefect) // it was read before it was replaced
+	}
+	tr.warned(0, warnings...)
 }
 
 // poisonedCold: the origins answer, and what they say is served and kept.

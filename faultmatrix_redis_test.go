@@ -172,10 +172,13 @@ func (tr *redisTrial) well() {
 }
 
 // holds waits until Redis has a sound value under a key that speaks of all of
-// words.
+// words. It asks for lists meanwhile: what could not be written is written when a
+// check confirms it.
 func (tr *redisTrial) holds(key string, words ...string) {
 	tr.Helper()
 	tr.until(false, func() string {
+		tr.g.modern(tr.T, "claims", "tools/list", "", "")
+		tr.g.modern(tr.T, "steady", "tools/list", "", "")
 		if tr.redis.Do("TYPE", key) != "string" {
 			return key + " is not there"
 		}
@@ -254,6 +257,9 @@ func redisFailsWarm(tr *redisTrial, f redisFault) {
 	}
 	tr.holds(claimsKey, "claims.audit", "policy.find")
 	n, warnings := f.outages()
+	if f.well {
+		warnings = append(warnings, copyDefect) // it was read before it was replaced
+	}
 	tr.warned(n, warnings...)
 }
 

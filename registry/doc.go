@@ -38,7 +38,7 @@
 // stands in for an answer that does not come, a route's copy stands between its
 // services' last-good manifests and their fallback files, and neither replaces
 // what came from an origin. store_write.go writes behind everybody's back,
-// after each accepted change.
+// and store_keep.go says what: what a check has just confirmed, over what is there.
 //
 // Who asks. refresh.go is a request: it starts or joins the flights of what is
 // due and waits a bounded time. refresh_preload.go asks once at start,

@@ -15,6 +15,7 @@ type portal struct {
 	missAt     time.Duration // when an unknown route may cause a check again; under Registry.mu
 	tag        tagged[index] // the index in force with the ETag of its answer; of the flight alone
 	copyReader copyReader
+	emptySince time.Duration // when the Portal first said that there are no routes; of the flight alone
 
 	// applying is held while an answer or a copy comes into force. Nobody else
 	// writes Registry.index and route.declared, so that its holder reads them
@@ -82,26 +83,34 @@ func (r *Registry) checkPortal(ctx context.Context) (result CheckResult) {
 // that.
 func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult {
 	o, now := &r.portal.origin, r.now()
-	next := now + r.config.Portal.RefreshTTL
+	next, since := now+r.config.Portal.RefreshTTL, now
 	if doc.notModified {
 		o.emptyOver(now)
 		r.succeeded(o, next)
-		r.keeper.confirmed(r, portalCopyKey)
+		r.keepPortalConfirmed(true)
 		return CheckNotModified
 	}
 	if answer.keepsSome() && r.awaitPortalCopy() {
 		defer func() { r.loader.add(r, r.allRoutes()) }()
 	}
 	if len(answer.Routes) == 0 && len(r.inForce().declared) > 0 {
-		if wait, recheck := r.awaitSecond(o, now); wait {
+		wait, recheck := r.awaitSecond(o, now)
+		if wait {
 			r.succeeded(o, min(next, recheck))
 			return CheckUnconfirmed
 		}
+		since = recheck - r.config.EmptyConfirm
 	}
 	o.emptyOver(now)
+	if old := r.index.Load(); old == nil || len(old.declared) > 0 {
+		r.portal.emptySince = since
+	}
 	routes, changed := r.portalSays(answer, doc)
 	r.succeeded(o, next)
-	r.keeper.changed(r, portalCopyKey)
+	r.keepPortalConfirmed(false)
+	for _, rt := range routes {
+		r.keeper.resume(r, routeCopyKey(rt.key))
+	}
 	r.loader.add(r, routes)
 	if changed {
 		return CheckChanged

@@ -44,6 +44,7 @@ type live struct {
 	snapshot *Snapshot         // nil = the route has no list yet
 	services []*service        // the enabled ones
 	why      UnavailableReason // why there is no snapshot
+	file     bool              // the tools of some service are its fallback file's
 }
 
 func newRoute(key RouteKey) *route {
@@ -91,6 +92,12 @@ func (l *live) due(now time.Duration) bool {
 func (r *Registry) redeclare(rt *route, declared []Service, services []*service) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	detached := func(d Service) bool {
+		return !slices.ContainsFunc(declared, func(now Service) bool { return now.Key == d.Key })
+	}
+	if slices.ContainsFunc(rt.declared, detached) {
+		r.keeper.add(r, routeCopyKey(rt.key), task{trim: true})
+	}
 	rt.declared, rt.services = declared, services
 	for i, s := range services {
 		if declared[i].Enabled {
@@ -99,7 +106,6 @@ func (r *Registry) redeclare(rt *route, declared []Service, services []*service)
 		}
 	}
 	r.rebuildLocked(rt)
-	r.keeper.changed(r, routeCopyKey(rt.key))
 }
 
 // retire ends a route that is no longer declared.
@@ -113,7 +119,7 @@ func (r *Registry) retire(rt *route) {
 	}
 	r.log.LogAttrs(r.ctx, level, "route removed", slog.String("route", string(rt.key)))
 	r.notices.add(r, rt.key, nil)
-	r.keeper.changed(r, routeCopyKey(rt.key))
+	r.keeper.enqueue(r, routeCopyKey(rt.key))
 }
 
 // rebuild merges a route anew and publishes what came out. A route that is in
@@ -146,10 +152,9 @@ func (r *Registry) rebuildLocked(rt *route) {
 	out.tools = nil
 	rt.outcome, rt.omitted = out, omitted
 	rt.trimCopy()
-	rt.live.Store(&live{snapshot: snapshot, services: on, why: why})
+	rt.live.Store(&live{snapshot: snapshot, services: on, why: why, file: rt.usesFile()})
 	if before == nil && snapshot != nil {
 		close(rt.listed)
-		r.keeper.changed(r, routeCopyKey(rt.key))
 	}
 	if snapshot != nil && (before == nil || before.Hash != snapshot.Hash) {
 		r.logList(rt, before, snapshot)
@@ -205,6 +210,16 @@ func (rt *route) newest(s *service) *Manifest {
 // process; nil when there is none.
 func (rt *route) served(key ServiceKey) *Manifest {
 	return cmp.Or(rt.outcome.used[key], rt.fromCopy[key])
+}
+
+// usesFile reports whether the tools of some service are its fallback file's.
+func (rt *route) usesFile() bool {
+	for i, d := range rt.declared {
+		if m := rt.outcome.used[d.Key]; m != nil && m == rt.services[i].fallback {
+			return true
+		}
+	}
+	return false
 }
 
 // trimCopy forgets of the copy what is served from the origin now, and what

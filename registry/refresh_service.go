@@ -40,6 +40,8 @@ type service struct {
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 	remarks   remarks       // on its manifests; of the flight alone
+	document  string        // the hash of good's document; of the flight alone
+	since     time.Duration // when the origin first said what good says; of the flight alone
 
 	parsing  sync.Mutex // held while a manifest is read
 	readings []reading  // of manifests that came from somewhere; under parsing
@@ -100,6 +102,7 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 	r.failed(&s.origin, failure)
 	if s.good.Load() == nil {
 		r.rebuildUsers(s) // its file, or going without it, may make a list now
+		r.resumeUsers(s)
 	}
 }
 
@@ -107,12 +110,14 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 // the newest.
 func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) CheckResult {
 	now := r.now()
-	next := now + r.config.Manifest.RefreshTTL
+	next, since := now+r.config.Manifest.RefreshTTL, now
 	if len(m.Tools) == 0 && r.losesTools(s) {
-		if wait, recheck := r.awaitSecond(&s.origin, now); wait {
+		wait, recheck := r.awaitSecond(&s.origin, now)
+		if wait {
 			r.succeeded(&s.origin, min(next, recheck))
 			return CheckUnconfirmed
 		}
+		since = recheck - r.config.EmptyConfirm
 	}
 	s.emptyOver(now)
 	result := CheckNotModified
@@ -126,6 +131,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		result = CheckChanged
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
+		s.document, s.since = hashOf(trimSpace(m.Raw)), since
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}
@@ -133,7 +139,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		s.tag.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
-	r.keepUsers(s, changed)
+	r.keepUsers(s)
 	return result
 }
 

@@ -144,9 +144,16 @@ func decodeRouteCopy(value []byte) ([]manifestCopy, defect) {
 // copySlack is more than a copy needs for one service beside its manifest.
 const copySlack = 256
 
-// routeCopyLimit bounds the value of a route with so many services.
+// spareServices are services that a route's value may have beyond those declared
+// here: other processes may have heard of others.
+const spareServices = 4
+
+// routeCopyLimit bounds the value of a route with so many services. It is no less
+// than what a process with the default bound writes: whoever has a smaller bound
+// uses no larger manifest, but leaves it where it is.
 func (r *Registry) routeCopyLimit(services int) int {
-	return copySlack + services*(r.config.Manifest.MaxBytes+copySlack)
+	largest := max(r.config.Manifest.MaxBytes, DefaultConfig().Manifest.MaxBytes)
+	return copySlack + (services+spareServices)*(largest+copySlack)
 }
 
 // portalCopy is the Portal's value: the last-good declaration of every route,

@@ -25,17 +25,18 @@ func (r *Registry) survive(what string, f func()) (whole bool) {
 	return true
 }
 
-// readCopy gets a value from the Store, from began on. It is nil when there is
-// none, or one that can be seen not to be ours before it is read: that is told of
-// like other defects.
-func (r *Registry) readCopy(ctx context.Context, key string, limit int, began time.Duration) ([]byte, error) {
+// readCopy gets a value from the Store. It is nil when there is none, or one
+// that can be seen not to be ours before it is read: that is told of like other
+// defects.
+func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte, error) {
+	began := r.now()
 	value, err := r.store.Get(ctx, key, limit)
 	if faulty, ok := errors.AsType[valueFault](err); ok && faulty.ValueFault() != "" {
 		why := foreignFormat // whatever it is, nothing like it is written here
 		if faulty.ValueFault() == string(tooLarge) {
 			why = tooLarge
 		}
-		r.noteDefect(key, why, began)
+		r.noteDefect(key, "", why, began)
 		return nil, nil
 	}
 	if err != nil {
@@ -45,28 +46,34 @@ func (r *Registry) readCopy(ctx context.Context, key string, limit int, began ti
 	return value, nil
 }
 
-// noteDefect warns of a value that cannot be used, once for each state of it.
-func (r *Registry) noteDefect(key string, why defect, began time.Duration) {
-	if r.keeper.defective(key, why, began) {
-		r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing",
-			slog.String("key", key), slog.String("kind", string(why)))
+// noteDefect warns of a value that cannot be used, or of a service's part of it,
+// once for each state of it. service "" is the whole value; began is when it was
+// read, or was to be written.
+func (r *Registry) noteDefect(key string, service ServiceKey, why defect, began time.Duration) {
+	if !r.keeper.defective(key, service, why, began) {
+		return
 	}
+	attrs := []slog.Attr{slog.String("key", key), slog.String("kind", string(why))}
+	if service != "" {
+		attrs = append(attrs, slog.String("service", string(service)))
+	}
+	r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing", attrs...)
 }
 
 // readPortalCopy reads the copy of the Portal. It is nil when there is none that
 // can be used; an error means that nobody knows.
 func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
-	began := r.now()
-	value, err := r.readCopy(ctx, portalCopyKey, r.portalCopyLimit(), began)
+	now := r.now()
+	value, err := r.readCopy(ctx, portalCopyKey, r.portalCopyLimit())
 	if value == nil || err != nil {
 		return nil, err
 	}
 	p, why := decodePortalCopy(value)
-	r.noteDefect(portalCopyKey, why, began)
+	r.noteDefect(portalCopyKey, "", why, now)
 	if why != sound {
 		return nil, nil
 	}
-	r.keeper.read(portalCopyKey, hashOf(value), began)
+	r.keeper.learns(portalCopyKey, contents{"": hashOf(value)}, now)
 	return &p, nil
 }
 
@@ -120,10 +127,11 @@ func (r *Registry) joinRouteCopy(rt *route) *flight {
 	return r.joinCopy(&rt.copyReader, rt.wantsCopy, func() { r.warmRoute(rt) })
 }
 
-// wantsCopy reports whether the route's copy is of use: while it has no list.
+// wantsCopy reports whether the route's copy is of use: while it has no list, or
+// one that a file had to help out with.
 func (rt *route) wantsCopy() bool {
 	l := rt.live.Load()
-	return l.snapshot == nil && len(l.services) > 0
+	return l.file || l.snapshot == nil && len(l.services) > 0
 }
 
 // warmPortal puts the Portal's copy into force while nothing else is.
@@ -144,9 +152,15 @@ func (r *Registry) warmPortal() {
 func (r *Registry) warmRoute(rt *route) {
 	declared, services := rt.declaration()
 	copies, err := r.readRouteCopy(r.ctx, rt.key, declared, services)
-	if err != nil || copies == nil {
+	if err != nil || len(copies) == 0 {
 		return
 	}
+	r.useCopies(rt, copies)
+	r.keeper.resume(r, routeCopyKey(rt.key))
+}
+
+// useCopies merges the route with what it has not had from the origin.
+func (r *Registry) useCopies(rt *route, copies map[ServiceKey]*Manifest) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.gone {
@@ -173,31 +187,44 @@ func (rt *route) declaration() ([]Service, []*service) {
 	return rt.declared, rt.services
 }
 
-// readRouteCopy reads the manifests of a route's enabled services from its copy.
-// They are nil when there is no copy that can be used as a whole; an error means
-// that nobody knows.
-func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
+// readRouteValue reads the value of a route that has so many services, and what
+// is in it: nothing when it cannot be used as a whole. An error means that nobody
+// knows.
+func (r *Registry) readRouteValue(ctx context.Context, route RouteKey, services int) ([]byte, []manifestCopy, error) {
 	key, began := routeCopyKey(route), r.now()
-	value, err := r.readCopy(ctx, key, r.routeCopyLimit(len(declared)), began)
-	if value == nil || err != nil {
+	value, err := r.readCopy(ctx, key, r.routeCopyLimit(services))
+	if err != nil {
+		return nil, nil, err
+	}
+	var entries []manifestCopy
+	if value != nil {
+		var why defect
+		entries, why = decodeRouteCopy(value)
+		r.noteDefect(key, "", why, began)
+	}
+	return value, entries, nil
+}
+
+// readRouteCopy reads the manifests of a route's enabled services from its copy,
+// each of which is used or not for itself. An error means that nobody knows.
+func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
+	now := r.now()
+	_, entries, err := r.readRouteValue(ctx, route, len(declared))
+	if err != nil {
 		return nil, err
 	}
-	entries, why := decodeRouteCopy(value)
+	r.keeper.learns(routeCopyKey(route), contentsOf(entries), now)
 	copies := make(map[ServiceKey]*Manifest, len(entries))
-	for i := 0; i < len(declared) && why == sound; i++ {
-		if !declared[i].Enabled {
+	for i, d := range declared {
+		raw := rawOf(entries, d.Key)
+		if raw == nil || !d.Enabled {
 			continue
 		}
-		if raw := rawOf(entries, declared[i].Key); raw != nil {
-			copies[declared[i].Key], why = r.checkCopy(services[i], raw, declared, i)
+		m, why := r.checkCopy(services[i], raw, declared, i)
+		r.noteDefect(routeCopyKey(route), d.Key, why, now)
+		if m != nil {
+			copies[d.Key] = m
 		}
-	}
-	r.noteDefect(key, why, began)
-	if why != sound {
-		return nil, nil
-	}
-	if len(copies) == len(entries) {
-		r.keeper.read(key, contentOf(viewOf(declared, copies)), began)
 	}
 	return copies, nil
 }

@@ -108,7 +108,7 @@ func TestStateOfTheStoreAtStart(t *testing.T) {
 		"invalid manifest":            {route(manifestCopy{"alpha", []byte(`{"bundleId":"alpha"}`)}), plant, badManifest, true},
 		"manifest of another service": {route(manifestCopy{"alpha", []byte(manifestOf("beta", "a.one"))}), plant, badManifest, true},
 		"manifest with other prefix":  {route(manifestCopy{"alpha", []byte(manifestOf("alpha", "x.one"))}), plant, badDeclaration, true},
-		"route too large":             {func(s *fakeStore) { s.put(plant, strings.Repeat("x", 2<<20)) }, plant, tooLarge, true},
+		"route too large":             {func(s *fakeStore) { s.put(plant, strings.Repeat("x", 6<<20)) }, plant, tooLarge, true},
 		"more services than declared": {state: route(manifestCopy{"alpha", []byte(manifestOf("alpha", "a.one", "a.two"))}, manifestCopy{"beta", []byte(`{}`)})},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,11 @@ const rewriteAfter = 10 * time.Minute
 
 // keeper writes copies to the Store, one after the other and behind everybody's
 // back. Its worker ends when there is nothing left to write.
+//
+// What it writes is what a check has just confirmed, and nothing else: another
+// replica may have put something newer in the place of everything older. So what
+// could not be written is not tried again by itself, but when it is confirmed
+// next.
 type keeper struct {
 	mu      sync.Mutex
 	kept    map[string]*kept // by key in the Store
@@ -21,19 +26,39 @@ type keeper struct {
 	working bool
 }
 
-// kept is what this process knows of one value in the Store.
+// kept is what this process knows of one value in the Store, and has to write.
 type kept struct {
 	key    string
 	queued bool
-	dirty  bool // something changed that no write has brought there yet
+	task   task
 
-	content string        // names what was read or written last; "" = nobody knows
-	at      time.Duration // when that was
-	written time.Duration // when the last write ended; what was read before is not there any more
-	why     defect        // of what was read last, until it is written anew
+	there   contents              // what was read or written last; nil = nobody knows
+	at      time.Duration         // when that was
+	written time.Duration         // when the last write ended; what was read before is not there any more
+	defects map[ServiceKey]defect // of what was read last, until it is written anew; "" = of the whole value
 }
 
-func (k *keeper) of(key string) *kept {
+// task is what is to be done with a route's value. The Portal's is written
+// whole.
+type task struct {
+	fresh map[ServiceKey]bool // services that a check confirmed, and no write has dealt with since
+	trim  bool                // services are not declared any more
+}
+
+// contents are the hashes of the manifests in a route's value, or of the Portal's
+// value as a whole, at "".
+type contents map[ServiceKey]string
+
+func contentsOf(entries []manifestCopy) contents {
+	there := make(contents, len(entries))
+	for _, e := range entries {
+		there[e.Key] = hashOf(e.Raw)
+	}
+	return there
+}
+
+// ofLocked is what is known of a key, to be used under k.mu.
+func (k *keeper) ofLocked(key string) *kept {
 	c := k.kept[key]
 	if c == nil {
 		if k.kept == nil {
@@ -45,135 +70,197 @@ func (k *keeper) of(key string) *kept {
 	return c
 }
 
-// wrote notes what was written to the Store from began to ended.
-func (k *keeper) wrote(key, content string, began, ended time.Duration) {
+// knows notes what is in the Store.
+func (k *keeper) knows(key string, there contents, at time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.of(key)
-	c.content, c.at, c.written, c.why = content, began, ended, sound
+	c := k.ofLocked(key)
+	c.there, c.at = there, at
 }
 
-// read notes what a reading found in the Store that began then.
-func (k *keeper) read(key, content string, began time.Duration) {
+// learns is knows for what was read aside from writing: it may be over by now, so
+// that it counts only where nobody knows better.
+func (k *keeper) learns(key string, there contents, at time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c := k.of(key); began >= c.written {
-		c.content, c.at, c.why = content, began, sound
+	if c := k.ofLocked(key); c.there == nil {
+		c.there, c.at = there, at
 	}
 }
 
-// defective notes why a value that was read, or to be written, from began on is
-// of no use, and reports whether that is news.
-func (k *keeper) defective(key string, why defect, began time.Duration) bool {
+// wrote is knows after a write, which mends the value and the parts that are
+// fresh.
+func (k *keeper) wrote(key string, there contents, fresh map[ServiceKey]bool, began, ended time.Duration) {
+	k.knows(key, there, began)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.of(key)
-	if began < c.written || c.why == why {
+	c := k.ofLocked(key)
+	c.written = ended
+	defects := c.defects
+	delete(defects, "")
+	for service := range fresh {
+		delete(defects, service)
+	}
+}
+
+// forget notes that nobody knows what is in the Store under a key.
+func (k *keeper) forget(key string) { k.knows(key, nil, 0) }
+
+// defective notes why a value that was read from began on, or a service's part of
+// it, is of no use and reports whether that is news.
+func (k *keeper) defective(key string, service ServiceKey, why defect, began time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.ofLocked(key)
+	if began < c.written || c.defects[service] == why {
 		return false
 	}
-	c.why = why
-	return why != sound
-}
-
-// changed has values written whose content may have changed.
-func (k *keeper) changed(r *Registry, keys ...string) {
-	k.wake(r, func(c *kept) bool { c.dirty = true; return true }, keys...)
-}
-
-// confirmed has values written again that a successful check confirmed, if a write
-// failed before or was long ago.
-func (k *keeper) confirmed(r *Registry, keys ...string) {
-	now := r.now()
-	k.wake(r, func(c *kept) bool { return c.dirty || now-c.at >= rewriteAfter }, keys...)
-}
-
-// StoreRecovered says that the Store is back: what could not be written is
-// written now, and everything else, which a Store that was away may have lost,
-// when a check next confirms it. It returns at once.
-func (r *Registry) StoreRecovered() {
-	k := &r.keeper
-	k.mu.Lock()
-	var keys []string
-	for key, c := range k.kept {
-		if c.dirty {
-			keys = append(keys, key)
-		}
-		c.at = r.now() - rewriteAfter
+	if why == sound {
+		delete(c.defects, service)
+		return false
 	}
-	k.mu.Unlock()
-	k.changed(r, keys...)
+	if c.defects == nil {
+		c.defects = make(map[ServiceKey]defect)
+	}
+	c.defects[service] = why
+	return true
 }
 
-// wake queues those of the keys that are wanted, and sees to it that somebody
-// works on them.
-func (k *keeper) wake(r *Registry, wanted func(*kept) bool, keys ...string) {
+// has reports whether a part of the value is known to be this and need not be
+// written.
+func (c *kept) has(part ServiceKey, content string, now time.Duration) bool {
+	return c.there != nil && c.there[part] == content && now-c.at < rewriteAfter
+}
+
+// holds is has for the Portal's value.
+func (k *keeper) holds(c *kept, content string, now time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return c.has("", content, now)
+}
+
+// StoreRecovered says that the Store is back. It may have lost everything, and
+// others may have written to it: each value is compared and, where need be,
+// written when a check next confirms it, and not before. It returns at once.
+func (r *Registry) StoreRecovered() {
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	for _, c := range r.keeper.kept {
+		c.there = nil
+	}
+}
+
+// enqueue has values written, or removed.
+func (k *keeper) enqueue(r *Registry, keys ...string) {
 	if r.store == nil {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, key := range keys {
-		if c := k.of(key); wanted(c) && !c.queued {
-			c.queued = true
-			k.queue = append(k.queue, c)
-		}
+		k.enqueueLocked(r, k.ofLocked(key))
 	}
-	if len(k.queue) > 0 && !k.working {
+}
+
+// enqueueLocked queues c and sees to it that somebody works on it.
+func (k *keeper) enqueueLocked(r *Registry, c *kept) {
+	if !c.queued {
+		c.queued = true
+		k.queue = append(k.queue, c)
+	}
+	if !k.working {
 		k.working = r.spawn(func() { k.work(r) })
 	}
 }
 
+// confirmed notes that a check confirmed the manifest of a service, of which
+// content is the hash. If the Store is not known to have it, it is written, at
+// once when the route is ready for that.
+func (k *keeper) confirmed(r *Registry, key string, service ServiceKey, content string, ready bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.ofLocked(key)
+	if !c.task.fresh[service] && c.has(service, content, r.now()) {
+		return
+	}
+	k.addLocked(c, task{fresh: map[ServiceKey]bool{service: true}})
+	if ready {
+		k.enqueueLocked(r, c)
+	}
+}
+
+// add adds to what is to be done with a value. Nobody works on that before it is
+// resumed.
+func (k *keeper) add(r *Registry, key string, t task) {
+	if r.store == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.addLocked(k.ofLocked(key), t)
+}
+
+// addLocked is add, to be used under k.mu.
+func (k *keeper) addLocked(c *kept, t task) {
+	if c.task.fresh == nil {
+		c.task.fresh = make(map[ServiceKey]bool)
+	}
+	for service := range t.fresh {
+		c.task.fresh[service] = true
+	}
+	c.task.trim = c.task.trim || t.trim
+}
+
+// resume has a route's value written if there is something to do with it that has
+// waited: for the route to have a list, or for its declaration to be in force.
+func (k *keeper) resume(r *Registry, key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.kept[key]; c != nil && (c.task.trim || len(c.task.fresh) > 0) {
+		k.enqueueLocked(r, c)
+	}
+}
+
 func (k *keeper) work(r *Registry) {
-	for c := k.take(r); c != nil; c = k.take(r) {
+	for c, t := k.take(r); c != nil; c, t = k.take(r) {
 		whole := r.survive("the writing of a copy", func() {
 			// A write that has begun outlives Close by the Store's time-out at most.
-			if err := r.keep(context.WithoutCancel(r.ctx), c); err != nil {
-				k.failed(c)
+			if err := r.keep(context.WithoutCancel(r.ctx), c, t); err != nil {
+				k.forget(c.key)
 				r.log.LogAttrs(r.ctx, slog.LevelDebug, "registry copy was not written", slog.String("key", c.key), slog.String("detail", err.Error()))
 			}
 		})
 		if !whole {
-			k.failed(c)
+			k.forget(c.key)
 		}
 	}
 }
 
-// take returns the next value to write; nil ends the worker.
-func (k *keeper) take(r *Registry) *kept {
+// take returns the next value to write and what to do with it; nil ends the
+// worker.
+func (k *keeper) take(r *Registry) (*kept, task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.queue) == 0 || r.ctx.Err() != nil {
 		k.queue, k.working = nil, false
-		return nil
+		return nil, task{}
 	}
 	c := k.queue[0]
 	k.queue = k.queue[1:]
-	c.queued, c.dirty = false, false
-	return c
+	t := c.task
+	c.queued, c.task = false, task{}
+	return c, t
 }
 
-func (k *keeper) failed(c *kept) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c.dirty = true
-}
-
-// holds reports whether the value is known to be this and need not be written.
-func (k *keeper) holds(c *kept, content string, now time.Duration) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return c.content == content && now-c.at < rewriteAfter
-}
-
-// keep makes the value in the Store what it should be. An error leaves it to be
-// tried again.
-func (r *Registry) keep(ctx context.Context, c *kept) error {
+// keep makes the value in the Store what it should be. After an error nobody
+// knows what is there.
+func (r *Registry) keep(ctx context.Context, c *kept, t task) error {
 	if c.key == portalCopyKey {
 		return r.keepPortal(ctx, c)
 	}
 	key := RouteKey(strings.TrimPrefix(c.key, routeCopyKeys))
 	if rt := r.route(key); rt != nil {
-		return r.keepRoute(ctx, c, rt)
+		return r.keepRoute(ctx, c, rt, t)
 	}
 	if r.only != "" {
 		return nil // a process of one route knows nothing of others' need
@@ -187,178 +274,4 @@ func (r *Registry) keep(ctx context.Context, c *kept) error {
 		delete(r.keeper.kept, c.key)
 	}
 	return nil
-}
-
-// viewed is one enabled service of a route's value. Without a manifest of its
-// origin it is a hole.
-type viewed struct {
-	key      ServiceKey
-	manifest *Manifest
-}
-
-// viewOf is the value of a route that has these manifests.
-func viewOf(declared []Service, manifests map[ServiceKey]*Manifest) (view []viewed) {
-	for _, d := range declared {
-		if d.Enabled {
-			view = append(view, viewed{d.Key, manifests[d.Key]})
-		}
-	}
-	return view
-}
-
-// contentOf names what a view says.
-func contentOf(view []viewed) string {
-	var b strings.Builder
-	for _, v := range view {
-		b.WriteString(string(v.key))
-		b.WriteByte(' ')
-		if v.manifest != nil {
-			b.WriteString(v.manifest.Hash)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// fetched are the manifests that the route's list stands for: those it uses,
-// else the last-good ones, but none of a file. There are none while the route
-// has no list: what does not make one is not worth keeping in place of what did.
-func (rt *route) fetched() (declared []Service, services []*service, manifests map[ServiceKey]*Manifest) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.live.Load().snapshot == nil {
-		return nil, nil, nil
-	}
-	manifests = make(map[ServiceKey]*Manifest, len(rt.declared))
-	for i, d := range rt.declared {
-		if !d.Enabled {
-			continue
-		}
-		m := rt.outcome.used[d.Key]
-		if m == nil || m == rt.services[i].fallback {
-			m = rt.services[i].good.Load()
-		}
-		if m == nil {
-			m = rt.fromCopy[d.Key]
-		}
-		if m != nil {
-			manifests[d.Key] = m
-		}
-	}
-	return rt.declared, rt.services, manifests
-}
-
-// keepRoute writes the copy of a route. What this process has no manifest for
-// stays as it is in the Store, so that a partial view replaces no full one.
-func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route) error {
-	declared, services, manifests := rt.fetched()
-	view, now := viewOf(declared, manifests), r.now()
-	content := contentOf(view)
-	if len(manifests) == 0 || r.keeper.holds(c, content, now) {
-		return nil
-	}
-	if holes(view) {
-		copies, err := r.readRouteCopy(ctx, rt.key, declared, services)
-		if err != nil {
-			return err
-		}
-		for i, v := range view {
-			if v.manifest == nil {
-				view[i].manifest = copies[v.key]
-			}
-		}
-	}
-	var entries []manifestCopy
-	for _, v := range view {
-		if v.manifest != nil {
-			entries = append(entries, manifestCopy{v.key, trimSpace(v.manifest.Raw)})
-		}
-	}
-	if err := r.store.Set(ctx, c.key, encodeRouteCopy(entries)); err != nil {
-		return err
-	}
-	r.keeper.wrote(c.key, content, now, r.now())
-	return nil
-}
-
-func holes(view []viewed) bool {
-	for _, v := range view {
-		if v.manifest == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// keepPortal writes the copy of the Portal: of an answer of its own, and of all
-// routes.
-func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
-	idx := r.index.Load()
-	if idx == nil || r.only != "" {
-		return nil
-	}
-	p := portalCopy{Revision: idx.revision, Routes: make([]declarationCopy, 0, len(idx.declared))}
-	whole := true
-	for _, key := range idx.declared {
-		declared, _ := idx.routes[key].declaration()
-		whole = whole && declared != nil
-		p.Routes = append(p.Routes, copyOfDeclaration(key, declared))
-	}
-	value, now := encodePortalCopy(p), r.now()
-	content := hashOf(value)
-	if r.keeper.holds(c, content, now) {
-		return nil
-	}
-	if !whole {
-		old, err := r.readPortalCopy(ctx)
-		if err != nil {
-			return err
-		}
-		value = encodePortalCopy(p.filledFrom(old))
-	}
-	if len(value) > r.portalCopyLimit() {
-		r.noteDefect(c.key, tooLarge, now)
-		return nil
-	}
-	if err := r.store.Set(ctx, c.key, value); err != nil {
-		return err
-	}
-	r.keeper.wrote(c.key, content, now, r.now())
-	return nil
-}
-
-// filledFrom is p with declarations of other for routes that have none. other
-// may be nil.
-func (p portalCopy) filledFrom(other *portalCopy) portalCopy {
-	if other == nil {
-		return p
-	}
-	declared := make(map[RouteKey][]serviceCopy, len(other.Routes))
-	for _, entry := range other.Routes {
-		declared[entry.Key] = entry.Services
-	}
-	for i, entry := range p.Routes {
-		if entry.Services == nil {
-			p.Routes[i].Services = declared[entry.Key]
-		}
-	}
-	return p
-}
-
-// keepUsers has the copies written of the routes that use s, after a check that
-// succeeded.
-func (r *Registry) keepUsers(s *service, changed bool) {
-	if r.store == nil {
-		return
-	}
-	users := r.users(s)
-	keys := make([]string, len(users))
-	for i, rt := range users {
-		keys[i] = routeCopyKey(rt.key)
-	}
-	if changed {
-		r.keeper.changed(r, keys...)
-	} else {
-		r.keeper.confirmed(r, keys...)
-	}
 }
