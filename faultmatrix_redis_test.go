@@ -308,10 +308,13 @@ func redisFailsDead(tr *redisTrial, f redisFault) {
 		bundles: map[string]string{"claims": "degraded redis connect", "policy": "degraded redis connect", "steady": "degraded redis connect"},
 		calls:   failingCalls, bound: trialCold, failures: 1, unasked: true, // nobody has to ask for it
 	}
+	if f.reads {
+		copies.redis = f.health()
+	}
 	tr.passes(copies)
 	warnings := []string{originFailed, originFailed, originFailed, originFailed}
 	if f.reads {
-		tr.shows("the copy's", copies.portal+", redis UP", copies.ready, copies.bound)
+		tr.shows("the copy's", copies.portal+", redis "+copies.redis, copies.ready, copies.bound)
 		f.end(tr)
 	} else {
 		warnings = append(warnings, firstLoadOver)
@@ -321,8 +324,8 @@ func redisFailsDead(tr *redisTrial, f redisFault) {
 	if f.well {
 		more = append(more, copyDefect) // of the Portal; without it, no route is known
 	}
-	if f.reads { // nothing was written while that was refused
-		n, more = 0, []string{firstLoadOver}
+	if f.reads {
+		more = append(more, firstLoadOver)
 	}
 	tr.warned(4+n, append(warnings, more...)...)
 }

@@ -169,6 +169,9 @@ func TestOtherRequestsHaveASpanOfTheirOwn(t *testing.T) {
 				"mcp.method.name": test.method, "jsonrpc.request.id": ids[i], "tollgate.route": test.route, "mcp.protocol.version": test.version,
 				"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1",
 			}
+			if test.reason == "route_not_found" {
+				delete(want, "tollgate.route") // whatever the caller calls one
+			}
 			if test.code != "" {
 				want["error.type"], want["rpc.response.status_code"] = test.code, test.code
 			}

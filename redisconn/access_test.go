@@ -1,4 +1,4 @@
-package redisconn_test
+package redisconn
 
 import (
 	"crypto/ecdsa"
@@ -19,7 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"tollgate/redisconn"
+	"github.com/google/go-cmp/cmp"
+
 	"tollgate/redistest"
 )
 
@@ -66,8 +67,8 @@ func TestCredentials(t *testing.T) {
 				}
 				return
 			}
-			mustFail(t, err, redisconn.KindAuth, test.detail)
-			if conn.State().Status != redisconn.StatusDown {
+			mustFail(t, err, KindAuth, test.detail)
+			if conn.State().Status != StatusDown {
 				t.Errorf("state %+v", conn.State())
 			}
 		})
@@ -95,18 +96,18 @@ func TestTLS(t *testing.T) {
 
 	for _, test := range []struct {
 		name, url, caFile string
-		kind              redisconn.Kind
+		kind              Kind
 		detail            string
 	}{
 		{name: "authority of caFile", url: secure.URL(), caFile: caFile},
-		{name: "system's authorities only", url: secure.URL(), kind: redisconn.KindTLS, detail: "certificate of an unknown authority"},
-		{name: "another authority", url: secure.URL(), caFile: otherCA, kind: redisconn.KindTLS, detail: "certificate of an unknown authority"},
+		{name: "system's authorities only", url: secure.URL(), kind: KindTLS, detail: "certificate of an unknown authority"},
+		{name: "another authority", url: secure.URL(), caFile: otherCA, kind: KindTLS, detail: "certificate of an unknown authority"},
 		{name: "another name", url: strings.Replace(secure.URL(), "127.0.0.1", "localhost", 1), caFile: caFile,
-			kind: redisconn.KindTLS, detail: "certificate for another name"},
-		{name: "expired", url: expired.URL(), caFile: caFile, kind: redisconn.KindTLS, detail: "certificate expired or not yet valid"},
+			kind: KindTLS, detail: "certificate for another name"},
+		{name: "expired", url: expired.URL(), caFile: caFile, kind: KindTLS, detail: "certificate expired or not yet valid"},
 		// Redis takes the greeting for the beginning of a command and waits for the rest.
-		{name: "a server without TLS", url: strings.Replace(plain.URL(), "redis", "rediss", 1), caFile: caFile, kind: redisconn.KindTimeout},
-		{name: "no TLS to a server with it", url: strings.Replace(secure.URL(), "rediss", "redis", 1), kind: redisconn.KindConnect},
+		{name: "a server without TLS", url: strings.Replace(plain.URL(), "redis", "rediss", 1), caFile: caFile, kind: KindTimeout},
+		{name: "no TLS to a server with it", url: strings.Replace(secure.URL(), "rediss", "redis", 1), kind: KindConnect},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := config(test.url)
@@ -131,7 +132,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		secure.Suspend()
-		mustFail(t, conn.Ping(t.Context()), redisconn.KindTimeout, "")
+		mustFail(t, conn.Ping(t.Context()), KindTimeout, "")
 		secure.Resume()
 		eventually(t, func() error { return conn.Ping(t.Context()) })
 		if got := strings.Join(log.events(t), ", "); got != "WARN timeout, INFO" {
@@ -309,4 +310,24 @@ func write(t *testing.T, dir, name, kind string, der []byte) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestWriteRightsThatAreMissing is about a user who may read: it reads on, and the
+// missing right is told once, however often somebody asks.
+func TestWriteRightsThatAreMissing(t *testing.T) {
+	server := redistest.Start(t, "--user", "reader", "on", ">geheim", "~*", "+getrange")
+	conn, log := open(t, config("redis://reader:geheim@"+server.Addr()))
+	server.Do("SET", "tollgate:a", "1")
+	mustFail(t, conn.Set(t.Context(), "a", []byte("2")), KindAuth, "NOPERM")
+	for conn.State().Failures < 3 {
+		if value, err := conn.Get(t.Context(), "a", 10); string(value) != "1" {
+			t.Fatalf("a read: %q, %v", value, err)
+		}
+		if conn.Ping(t.Context()) == nil {
+			t.Fatal("who may not write has written")
+		}
+	}
+	if diff := cmp.Diff([]string{"WARN auth"}, log.events(t)); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
 }

@@ -16,13 +16,17 @@ const (
 // the probe. Its success ends the outage, its failure begins the next, longer
 // pause.
 //
+// A Redis that refuses to store answers everything else, and costs no time-out.
+// In such an outage only stores wait and probe; other operations go on, and can
+// neither end it (they would make it come and go for ever) nor make it longer.
+//
 // It is arithmetic only: the caller passes the clock and serialises the calls.
 type breaker struct {
 	status   Status
 	since    time.Time // when status began; zero while unknown
 	failures int       // of the outage: what began it and the failed probes
 	last     Kind      // of the last failure
-	refused  bool      // the outage began with a write that was refused
+	refused  bool      // nothing is wrong but that Redis refuses to store
 	pause    time.Duration
 	retryAt  time.Time
 	probe    int // number of the ticket that probes; 0: none
@@ -37,9 +41,10 @@ type ticket struct {
 	outage int // breaker.outages when it was given
 }
 
-// admit asks for an operation to be let through.
-func (b *breaker) admit(now time.Time) (ticket, bool) {
-	down := b.status == StatusDown
+// admit asks for an operation to be let through; stores says that it stores
+// something.
+func (b *breaker) admit(stores bool, now time.Time) (ticket, bool) {
+	down := b.status == StatusDown && (stores || !b.refused)
 	if down && (b.probe != 0 || now.Before(b.retryAt)) {
 		return ticket{}, false
 	}
@@ -50,21 +55,15 @@ func (b *breaker) admit(now time.Time) (ticket, bool) {
 	return ticket{number: b.tickets, outage: b.outages}, true
 }
 
-// succeeded reports that Redis answered; wrote, that it accepted a write. It
-// returns whether that ended an outage.
-//
-// An outage that is about writes goes on until one is accepted: a replica that
-// refuses them answers every read, and would otherwise come and go for ever.
-func (b *breaker) succeeded(t ticket, wrote bool, now time.Time) (recovered bool) {
+// succeeded reports that Redis did as it was asked. It returns whether that ended
+// an outage.
+func (b *breaker) succeeded(t ticket, now time.Time) (recovered bool) {
 	switch {
 	case b.status == StatusUnknown:
 		b.status, b.since = StatusUp, now
 	case b.probe != t.number:
-		// No outage, or it began while this operation was under way: what is
-		// known since counts more.
-	case b.refused && !wrote:
-		b.probe = 0
-		b.wait(now)
+		// No outage, or one this operation cannot end: it began meanwhile, or is
+		// about stores.
 	default:
 		b.status, b.since = StatusUp, now
 		b.probe, b.failures, b.refused = 0, 0, false
@@ -73,13 +72,18 @@ func (b *breaker) succeeded(t ticket, wrote bool, now time.Time) (recovered bool
 	return false
 }
 
-// failed reports that Redis is not usable. It returns whether that began an
-// outage; others of its operations that fail are no news.
-func (b *breaker) failed(t ticket, kind Kind, now time.Time) (began bool) {
+// failed reports that Redis is not usable or, if refused, no more than that it
+// refuses to store. It returns whether that began an outage; others of its
+// operations that fail are no news.
+func (b *breaker) failed(t ticket, kind Kind, refused bool, now time.Time) (began bool) {
 	switch {
-	case b.status == StatusDown && b.probe == t.number:
-		b.probe = 0
+	case b.status == StatusDown && b.probe == t.number && refused == b.refused:
 		b.pause = min(2*b.pause, longestPause)
+	case b.status == StatusDown && b.probe == t.number,
+		b.refused && !refused && t.outage == b.outages:
+		// It is another outage than it was. Of one that is about stores, any
+		// operation admitted since can learn that it got worse.
+		b.pause = firstPause
 	case b.status != StatusDown && t.outage == b.outages:
 		began = true
 		b.status, b.since = StatusDown, now
@@ -88,9 +92,10 @@ func (b *breaker) failed(t ticket, kind Kind, now time.Time) (began bool) {
 	default:
 		return false
 	}
+	b.probe = 0
 	b.failures++
 	b.last = kind
-	b.refused = kind == KindReadOnly
+	b.refused = refused
 	b.wait(now)
 	return began
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,8 +17,9 @@ const (
 	// credentials, asking, and trying again.
 	opTimeout = 200 * time.Millisecond
 
-	// poolSize is how many operations run at a time.
-	poolSize = 8
+	// poolSize is how many operations run at a time: as many as a gateway that
+	// starts reads copies of routes at a time, by default.
+	poolSize = 32
 
 	// idleConns are kept between operations, idleTime long: a firewall forgets
 	// connections that are silent for longer, and tells nobody.
@@ -58,9 +60,9 @@ type client interface {
 // the background, until it is closed.
 func (t *target) newClient() client {
 	switch t.mode {
-	case ModeCluster:
+	case modeCluster:
 		return redis.NewClusterClient(t.clusterOptions())
-	case ModeSentinel:
+	case modeSentinel:
 		o := t.options("", t.username, t.password)
 		// Not go-redis' own failover client: it keeps a subscription to a
 		// sentinel open and pings it all the time. Asking whenever a connection
@@ -141,6 +143,33 @@ func (t *target) clusterOptions() *redis.ClusterOptions {
 	}
 }
 
+// askers are the goroutines that ask sentinels. Each ends within the time of one
+// operation, but whoever started it has left by then.
+type askers struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // begun with mu held
+}
+
+// start runs f in a goroutine, unless the askers are closed.
+func (a *askers) start(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.running.Go(f)
+	}
+	return !a.closed
+}
+
+// close waits for those that run. go-redis dials in the background, and may want
+// more of them later.
+func (a *askers) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.running.Wait()
+}
+
 // masterAddr asks all sentinels at once, because any of them may hang, and
 // returns what the first one knows.
 func (t *target) masterAddr(ctx context.Context) (string, error) {
@@ -152,10 +181,13 @@ func (t *target) masterAddr(ctx context.Context) (string, error) {
 	}
 	answers := make(chan answer, len(t.addrs))
 	for _, sentinel := range t.addrs {
-		go func() {
+		started := t.askers.start(func() {
 			addr, err := t.askSentinel(ctx, sentinel)
 			answers <- answer{addr, err}
-		}()
+		})
+		if !started {
+			return "", net.ErrClosed
+		}
 	}
 	var errs []error
 	for range t.addrs {

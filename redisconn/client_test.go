@@ -52,7 +52,7 @@ func TestDialTLS(t *testing.T) {
 		}
 	}()
 
-	target, err := parseTarget(ModeCluster, "rediss://cache.example")
+	target, err := parseTarget(modeCluster, "rediss://cache.example")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 
 // The values of Config.Mode.
 const (
-	ModeSingle   = "single"
-	ModeSentinel = "sentinel"
-	ModeCluster  = "cluster"
+	modeSingle   = "single"
+	modeSentinel = "sentinel"
+	modeCluster  = "cluster"
 )
 
 // Config is the redis section of the configuration. Start from [DefaultConfig]:
@@ -53,7 +53,7 @@ type Config struct {
 
 // DefaultConfig returns the configuration without a Redis.
 func DefaultConfig() Config {
-	return Config{Mode: ModeSingle, KeyPrefix: "tollgate"}
+	return Config{Mode: modeSingle, KeyPrefix: "tollgate"}
 }
 
 // ConfigError is one mistake in a Config.
@@ -80,7 +80,7 @@ func (c Config) target() (*target, error) {
 	report := func(key, format string, args ...any) {
 		errs = append(errs, &ConfigError{Key: key, Text: fmt.Sprintf(format, args...)})
 	}
-	if c.Mode != ModeSingle && c.Mode != ModeSentinel && c.Mode != ModeCluster {
+	if c.Mode != modeSingle && c.Mode != modeSentinel && c.Mode != modeCluster {
 		report("mode", "must be single, sentinel or cluster, is %q", c.Mode)
 	}
 	var t *target

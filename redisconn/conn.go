@@ -14,7 +14,6 @@ package redisconn
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 )
@@ -48,29 +47,47 @@ type State struct {
 type Options struct {
 	Config
 
-	// Logger hears when an outage begins (WARN) and ends (INFO), and of further
-	// failed tries at DEBUG. Required.
+	// Logger hears when an outage begins (WARN), goes on for another reason (INFO,
+	// once for each) and ends (INFO), and of further failed tries at DEBUG.
+	// Required.
 	Logger *slog.Logger
+
+	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
+	// [Conn.Close] waits for it. Nil: nobody is told.
+	OnRecovery func()
 }
 
 // Conn is the connection to a Redis, which may be there or not. Its methods may be
-// called concurrently. No operation takes longer than about 200 ms.
+// called concurrently. No operation takes longer than about 200 ms, and as long
+// again to get a place when many are under way.
 //
-// Operations fail with the context's own error when that ended first, with
-// [ErrDown] while Redis is left alone, or with an [*Error]. Nothing in them is
-// secret.
+// Operations fail with the context's own error when that ended first, with an
+// error of their own while Redis is left alone, or with an [*Error]. Nothing in
+// them is secret.
+//
+// While Redis refuses to store, the State is down and [Conn.Set] and [Conn.Ping]
+// leave it alone; [Conn.Get] and [Conn.Delete] go on.
 type Conn struct {
-	target *target
-	prefix string
-	log    *slog.Logger
-	places chan struct{} // one for each operation under way
+	target     *target
+	prefix     string
+	log        *slog.Logger
+	onRecovery func()
+	places     chan struct{} // one for each operation under way
 
-	background sync.WaitGroup // callbacks of OnRecovery
+	running sync.WaitGroup // operations and calls of onRecovery; begun with mu held
 
-	mu         sync.Mutex // guards what follows
-	breaker    breaker
-	client     client // nil after Close
-	onRecovery []func()
+	mu      sync.Mutex // guards what follows
+	breaker breaker
+	told    map[Kind]bool // the kinds of failure that the log told of in this outage
+	link    *link         // nil after Close
+}
+
+// link is a client of go-redis, and how many operations use it. It is closed when
+// the last of them ends after it was replaced: closing it under a read would turn
+// a refused write into a broken connection.
+type link struct {
+	client
+	users int
 }
 
 // Open returns the connection to the Redis of the configuration, which must have
@@ -85,18 +102,20 @@ func Open(o Options) (*Conn, error) {
 		return nil, &ConfigError{Key: "url", Text: "is empty"}
 	}
 	return &Conn{
-		target:  t,
-		prefix:  o.KeyPrefix + ":",
-		log:     o.Logger,
-		places:  make(chan struct{}, poolSize),
-		breaker: breaker{status: StatusUnknown},
-		client:  t.newClient(),
+		target:     t,
+		prefix:     o.KeyPrefix + ":",
+		log:        o.Logger,
+		onRecovery: o.OnRecovery,
+		places:     make(chan struct{}, poolSize),
+		breaker:    breaker{status: StatusUnknown},
+		told:       make(map[Kind]bool),
+		link:       &link{client: t.newClient()},
 	}, nil
 }
 
 // Get returns the value of a key, nil when there is none. No more than limit
-// bytes, which must be at least 1, are read; a longer value is a
-// [*TooLargeError].
+// bytes, which must be at least 1, are read; of a longer value, the error's
+// method ValueFault says "too_large".
 func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	var value string
 	err := c.do(ctx, false, func(ctx context.Context, redis client) (err error) {
@@ -111,12 +130,13 @@ func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	case value == "":
 		return nil, nil
 	case len(value) > limit:
-		return nil, &TooLargeError{Limit: limit}
+		return nil, &tooLargeError{limit: limit}
 	}
 	return []byte(value), nil
 }
 
-// Set stores a value, which must not be empty, without expiry.
+// Set stores a value, which must not be empty, without expiry. One that takes
+// longer than the 200 ms to send counts as an outage: several MiB on a slow link.
 func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, true, func(ctx context.Context, redis client) error {
 		return redis.Set(ctx, c.prefix+key, value, 0).Err()
@@ -124,8 +144,11 @@ func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
 }
 
 // Delete removes a key. One that is not there is no error.
+//
+// A Redis whose memory is full accepts it, so that it says nothing about stores,
+// and is worth trying.
 func (c *Conn) Delete(ctx context.Context, key string) error {
-	return c.do(ctx, true, func(ctx context.Context, redis client) error {
+	return c.do(ctx, false, func(ctx context.Context, redis client) error {
 		return redis.Del(ctx, c.prefix+key).Err()
 	})
 }
@@ -133,11 +156,12 @@ func (c *Conn) Delete(ctx context.Context, key string) error {
 // Ping finds out whether Redis is usable, and ends an outage when it is. Like
 // other operations, it fails at once while Redis is left alone.
 //
-// It reads a key: PING is answered also by a cluster that is down, and may be
-// forbidden to a user who is to touch nothing but the gateway's keys.
+// It stores one byte at the key "ping", because that is what Redis is needed for:
+// reads are answered also by a replica and by one whose memory is full. The
+// command PING is answered even by a cluster that is down, and may be forbidden to
+// a user who is to touch nothing but the gateway's keys.
 func (c *Conn) Ping(ctx context.Context) error {
-	_, err := c.Get(ctx, "ping", 1)
-	return err
+	return c.Set(ctx, "ping", []byte("1"))
 }
 
 // State returns what is known. It asks nobody.
@@ -148,51 +172,39 @@ func (c *Conn) State() State {
 	return State{Status: b.status, Since: b.since, Failures: b.failures, LastFailure: b.last}
 }
 
-// OnRecovery has f called, in a goroutine of its own, each time an outage ended.
-// [Conn.Close] waits for it.
-func (c *Conn) OnRecovery(f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.onRecovery = append(c.onRecovery, f)
-}
-
-// Close closes all connections. Operations under way and later ones fail with
-// [KindClosed]. A second call does nothing.
+// Close closes all connections, and waits for everything that is under way.
+// Operations under way and later ones fail with [KindClosed]. A second call does
+// nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	client := c.client
-	c.client = nil
+	last := c.link
+	c.link = nil
 	c.mu.Unlock()
-	if client != nil {
-		client.Close() // whatever it says, there is nothing to be done about it
+	if last != nil {
+		last.Close() // whatever it says, there is nothing to be done about it
 	}
-	c.background.Wait()
+	c.running.Wait()
+	c.target.askers.close()
 	return nil
 }
 
-// do runs one operation; wrote says that Redis accepts a write if it succeeds.
-func (c *Conn) do(ctx context.Context, wrote bool, run func(context.Context, client) error) error {
+// do runs one operation; stores says that it succeeds only if Redis stores
+// something.
+func (c *Conn) do(ctx context.Context, stores bool, run func(context.Context, client) error) error {
+	if err := c.place(ctx); err != nil {
+		return err
+	}
+	defer func() { <-c.places }()
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	// Waiting here, not in go-redis' pool, tells a crowd in this process from a
-	// Redis that does not answer.
-	select {
-	case c.places <- struct{}{}:
-		defer func() { <-c.places }()
-	case <-bounded.Done():
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return &Error{Kind: KindBusy}
-	}
-	t, redis, err := c.enter()
+	t, used, err := c.enter(stores)
 	if err != nil {
 		return err
 	}
-	defer c.leave(t) // when the caller left, or run panics; else it is settled by then
-	err = run(bounded, redis)
+	defer c.leave(t, used) // when the caller left, or run panics; else it is settled by then
+	err = run(bounded, used)
 	if err == nil {
-		c.succeeded(t, wrote)
+		c.succeeded(t)
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -200,44 +212,65 @@ func (c *Conn) do(ctx context.Context, wrote bool, run func(context.Context, cli
 	}
 	failure := classify(err)
 	if !failure.outage() {
-		c.succeeded(t, false)
+		c.succeeded(t)
 		return failure
 	}
-	if !c.failed(t, redis, failure) {
+	if !c.failed(t, used, failure, failure.refusesStores(stores)) {
 		return &Error{Kind: KindClosed}
 	}
 	return failure
 }
 
-func (c *Conn) enter() (ticket, client, error) {
+// place waits for one of the places of operations under way. Waiting here, not in
+// go-redis' pool, tells a crowd in this process from a Redis that does not
+// answer; and it takes nothing of the operation's own time.
+func (c *Conn) place(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	select {
+	case c.places <- struct{}{}:
+		return nil
+	case <-bounded.Done():
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &Error{Kind: KindBusy}
+	}
+}
+
+func (c *Conn) enter(stores bool) (ticket, *link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.client == nil {
+	if c.link == nil {
 		return ticket{}, nil, &Error{Kind: KindClosed}
 	}
-	t, ok := c.breaker.admit(time.Now())
+	t, ok := c.breaker.admit(stores, time.Now())
 	if !ok {
-		return ticket{}, nil, ErrDown
+		return ticket{}, nil, errDown
 	}
-	return t, c.client, nil
+	c.running.Add(1)
+	c.link.users++
+	return t, c.link, nil
 }
 
-func (c *Conn) leave(t ticket) {
+func (c *Conn) leave(t ticket, used *link) {
+	defer c.running.Done()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.breaker.abandoned(t)
+	used.users--
+	unused := used.users == 0 && used != c.link
+	c.mu.Unlock()
+	if unused {
+		used.Close()
+	}
 }
 
-func (c *Conn) succeeded(t ticket, wrote bool) {
+func (c *Conn) succeeded(t ticket) {
 	c.mu.Lock()
 	failures, began := c.breaker.failures, c.breaker.since
-	recovered := c.breaker.succeeded(t, wrote, time.Now())
-	var callbacks []func()
-	if recovered && c.client != nil {
-		callbacks = slices.Clone(c.onRecovery)
-		for _, f := range callbacks {
-			c.background.Go(f)
-		}
+	recovered := c.breaker.succeeded(t, time.Now())
+	if recovered && c.link != nil && c.onRecovery != nil {
+		c.running.Go(c.onRecovery)
 	}
 	c.mu.Unlock()
 	if recovered {
@@ -245,30 +278,35 @@ func (c *Conn) succeeded(t ticket, wrote bool) {
 	}
 }
 
-// failed notes that Redis is not usable. It returns false when it could not know,
+// failed notes that Redis is not usable, or, if refused, that it stores nothing.
+// It returns false when it could not know,
 // because the Conn was closed.
-func (c *Conn) failed(t ticket, used client, failure *Error) bool {
+func (c *Conn) failed(t ticket, used *link, failure *Error, refused bool) bool {
 	c.mu.Lock()
-	if c.client == nil {
+	if c.link == nil {
 		c.mu.Unlock()
 		return false
 	}
-	began := c.breaker.failed(t, failure.Kind, time.Now())
-	stale := c.client == used
-	if stale {
-		c.client = c.target.newClient()
+	began := c.breaker.failed(t, failure.Kind, refused, time.Now())
+	if began {
+		clear(c.told)
+	}
+	news := c.breaker.status == StatusDown && !c.told[failure.Kind]
+	c.told[failure.Kind] = true
+	if c.link == used {
+		c.link = &link{client: c.target.newClient()}
 	}
 	c.mu.Unlock()
-	if stale {
-		used.Close()
-	}
 	attrs := []any{"kind", string(failure.Kind)}
 	if failure.Detail != "" {
 		attrs = append(attrs, "detail", failure.Detail)
 	}
-	if began {
+	switch {
+	case began:
 		c.log.Warn("Redis is away; the gateway goes on without it and tries again by itself", attrs...)
-	} else {
+	case news: // who mends it step by step sees what is next
+		c.log.Info("Redis is still away, for another reason", attrs...)
+	default:
 		c.log.Debug("an operation on Redis failed", attrs...)
 	}
 	return true

@@ -1,4 +1,4 @@
-package redisconn_test
+package redisconn
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"tollgate/redisconn"
 	"tollgate/redistest"
 )
 
@@ -17,7 +17,7 @@ func TestValues(t *testing.T) {
 	server := redistest.Start(t)
 	conn, log := open(t, config(server.URL()))
 	ctx := t.Context()
-	if got := conn.State(); got != (redisconn.State{Status: redisconn.StatusUnknown}) {
+	if got := conn.State(); got != (State{Status: StatusUnknown}) {
 		t.Errorf("before anything was asked: %+v", got)
 	}
 
@@ -50,7 +50,7 @@ func TestValues(t *testing.T) {
 		t.Errorf("ping: %v", err)
 	}
 	state := conn.State()
-	if state.Status != redisconn.StatusUp || state.Since.IsZero() || state.Failures != 0 || state.LastFailure != "" {
+	if state.Status != StatusUp || state.Since.IsZero() || state.Failures != 0 || state.LastFailure != "" {
 		t.Errorf("state %+v, want up", state)
 	}
 	if log.String() != "" {
@@ -66,15 +66,15 @@ func TestValuesAreBounded(t *testing.T) {
 	server.Do("CONFIG", "RESETSTAT")
 
 	_, err := conn.Get(t.Context(), "big", 1000)
-	if e, ok := errors.AsType[*redisconn.TooLargeError](err); !ok || e.Limit != 1000 || e.ValueFault() != "too_large" {
-		t.Errorf("got %v, want a TooLargeError", err)
+	if e, ok := errors.AsType[*tooLargeError](err); !ok || e.limit != 1000 || e.ValueFault() != "too_large" {
+		t.Errorf("got %v, want a tooLargeError", err)
 	}
 	for line := range strings.Lines(server.Do("INFO", "stats")) {
 		if sent, ok := strings.CutPrefix(line, "total_net_output_bytes:"); ok && len(strings.TrimSpace(sent)) > len("9999") {
 			t.Errorf("Redis sent %s bytes", sent)
 		}
 	}
-	if conn.State().Status != redisconn.StatusUp || log.String() != "" {
+	if conn.State().Status != StatusUp || log.String() != "" {
 		t.Errorf("a value that is too long is an outage: %+v\n%s", conn.State(), log)
 	}
 }
@@ -86,12 +86,12 @@ func TestErrorsAboutAKeyAreAnswers(t *testing.T) {
 
 	for range 3 {
 		_, err := conn.Get(t.Context(), "list", 10)
-		mustFail(t, err, redisconn.KindReply, "WRONGTYPE")
-		if e, _ := errors.AsType[*redisconn.Error](err); e.ValueFault() != "type" {
+		mustFail(t, err, KindReply, "WRONGTYPE")
+		if e, _ := errors.AsType[*Error](err); e.ValueFault() != "type" {
 			t.Errorf("the error says %q of the value, want type", e.ValueFault())
 		}
 	}
-	if conn.State().Status != redisconn.StatusUp || log.String() != "" {
+	if conn.State().Status != StatusUp || log.String() != "" {
 		t.Errorf("a key of the wrong type is an outage: %+v\n%s", conn.State(), log)
 	}
 }
@@ -99,15 +99,14 @@ func TestErrorsAboutAKeyAreAnswers(t *testing.T) {
 func TestAbsentAtStart(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
-	conn, log := open(t, config(server.URL()))
 	back := make(chan bool, 10)
-	conn.OnRecovery(func() { back <- true })
+	conn, log := openWith(t, config(server.URL()), func() { back <- true })
 
-	mustFail(t, conn.Set(t.Context(), "a", []byte("1")), redisconn.KindConnect, "refused")
-	if err := conn.Ping(t.Context()); err != redisconn.ErrDown {
-		t.Errorf("the next operation: %v, want ErrDown", err)
+	mustFail(t, conn.Set(t.Context(), "a", []byte("1")), KindConnect, "refused")
+	if err := conn.Ping(t.Context()); err != errDown {
+		t.Errorf("the next operation: %v, want errDown", err)
 	}
-	if state := conn.State(); state.Status != redisconn.StatusDown || state.Failures != 1 || state.LastFailure != redisconn.KindConnect {
+	if state := conn.State(); state.Status != StatusDown || state.Failures != 1 || state.LastFailure != KindConnect {
 		t.Errorf("state %+v", state)
 	}
 
@@ -117,16 +116,15 @@ func TestAbsentAtStart(t *testing.T) {
 	if diff := cmp.Diff([]string{"WARN connect", "INFO"}, log.events(t)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
-	if state := conn.State(); state.Status != redisconn.StatusUp || state.Failures != 0 || state.LastFailure != redisconn.KindConnect {
+	if state := conn.State(); state.Status != StatusUp || state.Failures != 0 || state.LastFailure != KindConnect {
 		t.Errorf("state after recovery %+v", state)
 	}
 }
 
 func TestRedisThatHangs(t *testing.T) {
 	server := redistest.Start(t)
-	conn, log := open(t, config(server.URL()))
 	back := make(chan bool, 10)
-	conn.OnRecovery(func() { back <- true })
+	conn, log := openWith(t, config(server.URL()), func() { back <- true })
 	if err := conn.Set(t.Context(), "a", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
@@ -136,19 +134,19 @@ func TestRedisThatHangs(t *testing.T) {
 	for range 50 {
 		wg.Go(func() {
 			_, err := conn.Get(t.Context(), "a", 10)
-			e, ok := errors.AsType[*redisconn.Error](err)
+			e, ok := errors.AsType[*Error](err)
 			switch {
-			case err == redisconn.ErrDown: // came when it was known
-			case ok && e.Kind == redisconn.KindTimeout:
-			case ok && e.Kind == redisconn.KindConnect: // was under way when it became known
-			case ok && e.Kind == redisconn.KindBusy: // waited for a place
+			case err == errDown: // came when it was known
+			case ok && e.Kind == KindTimeout:
+			case ok && e.Kind == KindConnect: // was under way when it became known
+			case ok && e.Kind == KindBusy: // waited for a place
 			default:
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	if state := conn.State(); state.Status != redisconn.StatusDown || state.LastFailure != redisconn.KindTimeout {
+	if state := conn.State(); state.Status != StatusDown || state.LastFailure != KindTimeout {
 		t.Errorf("after 50 operations of one moment: %+v", state)
 	}
 	// It is still hanging when it is tried again.
@@ -224,7 +222,7 @@ func TestRedisThatIsKilledAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Kill()
-	mustFail(t, conn.Ping(t.Context()), redisconn.KindConnect, "refused")
+	mustFail(t, conn.Ping(t.Context()), KindConnect, "refused")
 	server.Restart()
 	eventually(t, func() error { return conn.Ping(t.Context()) })
 	if diff := cmp.Diff([]string{"WARN connect", "INFO"}, log.events(t)); diff != "" {
@@ -255,12 +253,13 @@ func TestCallerLeaves(t *testing.T) {
 	if err := conn.Ping(ctx); err != context.DeadlineExceeded {
 		t.Errorf("got %v, want the context's error", err)
 	}
-	if conn.State().Status != redisconn.StatusUp || log.String() != "" {
+	if conn.State().Status != StatusUp || log.String() != "" {
 		t.Errorf("state %+v, log:\n%s", conn.State(), log)
 	}
 }
 
-// A replica answers reads, so that they must not end an outage of writes.
+// A replica answers reads, so that they must neither wait nor end an outage of
+// writes.
 func TestReplicaRefusesWrites(t *testing.T) {
 	server := redistest.Start(t)
 	server.Do("SET", "tollgate:a", "1")
@@ -268,15 +267,77 @@ func TestReplicaRefusesWrites(t *testing.T) {
 	conn, log := open(t, config(server.URL()))
 	ctx := t.Context()
 
-	mustFail(t, conn.Set(ctx, "a", []byte("2")), redisconn.KindReadOnly, "READONLY")
-	eventually(t, func() error { return conn.Ping(ctx) })
-	if state := conn.State(); state.Status != redisconn.StatusDown {
+	mustFail(t, conn.Set(ctx, "a", []byte("2")), KindReadOnly, "READONLY")
+	if err := conn.Set(ctx, "a", []byte("2")); err != errDown {
+		t.Errorf("the next write: %v, want errDown", err)
+	}
+	if value, err := conn.Get(ctx, "a", 10); string(value) != "1" || err != nil {
+		t.Errorf("a read: %q, %v", value, err)
+	}
+	mustFail(t, conn.Delete(ctx, "a"), KindReadOnly, "READONLY")
+	if state := conn.State(); state.Status != StatusDown || state.LastFailure != KindReadOnly || state.Failures != 1 {
 		t.Errorf("after a read: %+v", state)
 	}
 	server.Do("REPLICAOF", "NO", "ONE")
 	eventually(t, func() error { return conn.Set(ctx, "a", []byte("2")) })
 	if diff := cmp.Diff([]string{"WARN read_only", "INFO"}, log.events(t)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// TestFullMemory: reads are never refused while memory is full, however many
+// writes are, and do not keep the writes from coming back. Nobody but Ping writes:
+// so it is on a gateway whose health is all that is asked for.
+func TestFullMemory(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
+	server.Do("SET", "tollgate:a", "1")
+	back := make(chan bool, 10)
+	conn, log := openWith(t, config(server.URL()), func() { back <- true })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer stop()
+	for _, pause := range []time.Duration{200 * time.Millisecond, 0} { // the second to meet each refused write
+		reader.Go(func() {
+			for ; ctx.Err() == nil; time.Sleep(pause) {
+				value, err := conn.Get(ctx, "a", 10)
+				if ctx.Err() == nil && (string(value) != "1" || err != nil) {
+					t.Errorf("a read: %q, %v", value, err)
+					return
+				}
+			}
+		})
+	}
+	mustFail(t, conn.Ping(ctx), KindReadOnly, "OOM")
+	eventually(t, func() error {
+		if conn.Ping(ctx); conn.State().Failures < 2 {
+			return errors.New("not tried again")
+		}
+		return nil
+	})
+	if err := conn.Delete(ctx, "b"); err != nil {
+		t.Errorf("deleting, which needs no memory: %v", err)
+	}
+	if state := conn.State(); state.Status != StatusDown || state.LastFailure != KindReadOnly {
+		t.Errorf("state %+v, want down", state)
+	}
+
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	eventually(t, func() error { return conn.Ping(ctx) })
+	<-back
+	stop()
+	reader.Wait()
+	if state := conn.State(); state.Status != StatusUp {
+		t.Errorf("state %+v, want up", state)
+	}
+	if diff := cmp.Diff([]string{"WARN read_only", "INFO"}, log.events(t)); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+	if got := server.Do("GET", "tollgate:ping"); got != "1" {
+		t.Errorf("Ping wrote %q", got)
 	}
 }
 
@@ -287,16 +348,16 @@ func TestRepliesThatAreOutages(t *testing.T) {
 		setUp  [][]string
 		url    string // after the address
 		read   bool
-		kind   redisconn.Kind
+		kind   Kind
 		detail string
 	}{
-		{name: "memory is full", setUp: [][]string{{"CONFIG", "SET", "maxmemory", "1"}}, kind: redisconn.KindReadOnly, detail: "OOM"},
-		{name: "too few replicas", setUp: [][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, kind: redisconn.KindReadOnly, detail: "NOREPLICAS"},
+		{name: "memory is full", setUp: [][]string{{"CONFIG", "SET", "maxmemory", "1"}}, kind: KindReadOnly, detail: "OOM"},
+		{name: "too few replicas", setUp: [][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, kind: KindReadOnly, detail: "NOREPLICAS"},
 		{name: "a replica without its master", setUp: [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}},
-			read: true, kind: redisconn.KindNoMaster, detail: "MASTERDOWN"},
-		{name: "a node of a cluster that serves nothing", args: []string{"--cluster-enabled", "yes"}, kind: redisconn.KindNoMaster, detail: "CLUSTERDOWN"},
-		{name: "a database that does not exist", url: "/4711", kind: redisconn.KindProtocol, detail: "ERR"},
-		{name: "a command that was removed", args: []string{"--rename-command", "SET", ""}, kind: redisconn.KindProtocol, detail: "ERR"},
+			read: true, kind: KindNoMaster, detail: "MASTERDOWN"},
+		{name: "a node of a cluster that serves nothing", args: []string{"--cluster-enabled", "yes"}, kind: KindNoMaster, detail: "CLUSTERDOWN"},
+		{name: "a database that does not exist", url: "/4711", kind: KindProtocol, detail: "ERR"},
+		{name: "a command that was removed", args: []string{"--rename-command", "SET", ""}, kind: KindProtocol, detail: "ERR"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := redistest.Start(t, test.args...)
@@ -306,11 +367,11 @@ func TestRepliesThatAreOutages(t *testing.T) {
 			conn, log := open(t, config(server.URL()+test.url))
 			try := func() error { return conn.Set(t.Context(), "a", []byte("1")) }
 			if test.read {
-				try = func() error { return conn.Ping(t.Context()) }
+				try = func() error { _, err := conn.Get(t.Context(), "a", 1); return err }
 			}
 			mustFail(t, try(), test.kind, test.detail)
-			if err := conn.Ping(t.Context()); err != redisconn.ErrDown {
-				t.Errorf("then: %v, want ErrDown", err)
+			if err := conn.Ping(t.Context()); err != errDown {
+				t.Errorf("then: %v, want errDown", err)
 			}
 			if diff := cmp.Diff([]string{"WARN " + string(test.kind)}, log.events(t)); diff != "" {
 				t.Errorf("log (-want +got):\n%s", diff)
@@ -329,15 +390,15 @@ func TestClose(t *testing.T) {
 	go func() { done <- conn.Ping(t.Context()) }()
 	<-asked
 	conn.Close()
-	e, ok := errors.AsType[*redisconn.Error](<-done)
-	if !ok || e.Kind != redisconn.KindClosed && e.Kind != redisconn.KindTimeout {
+	e, ok := errors.AsType[*Error](<-done)
+	if !ok || e.Kind != KindClosed && e.Kind != KindTimeout {
 		t.Fatalf("the operation under way: %v", e)
 	}
-	mustFail(t, conn.Ping(t.Context()), redisconn.KindClosed, "")
+	mustFail(t, conn.Ping(t.Context()), KindClosed, "")
 	if err := conn.Close(); err != nil {
 		t.Errorf("closing twice: %v", err)
 	}
-	if e.Kind == redisconn.KindClosed && log.String() != "" {
+	if e.Kind == KindClosed && log.String() != "" {
 		t.Errorf("closing was logged:\n%s", log)
 	}
 }

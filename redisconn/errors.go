@@ -33,9 +33,9 @@ const (
 	KindClosed   Kind = "closed"    // after Close
 )
 
-// ErrDown is the answer of a Redis that is left alone: it failed a moment ago,
+// errDown is the answer of a Redis that is left alone: it failed a moment ago,
 // and it is not yet time to try again.
-var ErrDown = errors.New("redis: away, not tried")
+var errDown = errors.New("redis: away, not tried")
 
 // Error is a failed operation. It holds nothing of the URL: neither credentials
 // nor addresses.
@@ -56,20 +56,19 @@ func (e *Error) Error() string {
 	return "redis: " + string(e.Kind) + " (" + e.Detail + ")"
 }
 
-// TooLargeError is the error for a value longer than the caller's limit. It is an
+// tooLargeError is the error for a value longer than the caller's limit. It is an
 // answer: Redis is well.
-type TooLargeError struct {
-	Limit int // in bytes
+type tooLargeError struct {
+	limit int // in bytes
 }
 
-// Error names the limit.
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("redis: the value is longer than %d bytes", e.Limit)
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("redis: the value is longer than %d bytes", e.limit)
 }
 
 // ValueFault says what is wrong with the value, in one word: "too_large". It
 // tells the error from an outage to packages that do not know this one.
-func (e *TooLargeError) ValueFault() string { return "too_large" }
+func (e *tooLargeError) ValueFault() string { return "too_large" }
 
 // ValueFault says what is wrong with the value, in one word: "type", when Redis
 // refused this key as one of another kind; "" when the error is about no value.
@@ -83,6 +82,13 @@ func (e *Error) ValueFault() string {
 // outage reports whether Redis is not usable after the error.
 func (e *Error) outage() bool {
 	return e.Kind != KindReply && e.Kind != KindBusy && e.Kind != KindClosed
+}
+
+// refusesStores reports whether the error, of an operation that stores something
+// if stores says so, means no more than that Redis refuses to store. A command
+// that may not be used, or is not there, says nothing about those that read.
+func (e *Error) refusesStores(stores bool) bool {
+	return e.Kind == KindReadOnly || stores && (e.Detail == "NOPERM" || e.Detail == "ERR")
 }
 
 // kindOfCode are the error replies that do not concern the key at hand.

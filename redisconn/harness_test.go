@@ -1,4 +1,4 @@
-package redisconn_test
+package redisconn
 
 import (
 	"bytes"
@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"tollgate/redisconn"
 )
 
 // patience bounds waits for what takes a second or so on a machine with time to
@@ -51,18 +49,24 @@ func (l *logbook) events(t *testing.T) []string {
 }
 
 // config is the default one with a URL.
-func config(url string) redisconn.Config {
-	c := redisconn.DefaultConfig()
+func config(url string) Config {
+	c := DefaultConfig()
 	c.URL = url
 	return c
 }
 
 // open opens a connection that is closed when the test ends.
-func open(t *testing.T, c redisconn.Config) (*redisconn.Conn, *logbook) {
+func open(t *testing.T, c Config) (*Conn, *logbook) {
+	t.Helper()
+	return openWith(t, c, nil)
+}
+
+// openWith is open for those who want to hear of recoveries.
+func openWith(t *testing.T, c Config, onRecovery func()) (*Conn, *logbook) {
 	t.Helper()
 	log := &logbook{}
 	handler := slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})
-	conn, err := redisconn.Open(redisconn.Options{Config: c, Logger: slog.New(handler)})
+	conn, err := Open(Options{Config: c, Logger: slog.New(handler), OnRecovery: onRecovery})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +94,10 @@ func eventually(t *testing.T, try func() error) {
 }
 
 // mustFail asserts that an operation fails with the kind and detail.
-func mustFail(t *testing.T, err error, kind redisconn.Kind, detail string) {
+func mustFail(t *testing.T, err error, kind Kind, detail string) {
 	t.Helper()
-	e, ok := err.(*redisconn.Error)
+	e, ok := err.(*Error)
 	if !ok || e.Kind != kind || e.Detail != detail {
-		t.Errorf("got %v, want %v", err, &redisconn.Error{Kind: kind, Detail: detail})
+		t.Errorf("got %v, want %v", err, &Error{Kind: kind, Detail: detail})
 	}
 }

@@ -24,6 +24,7 @@ type target struct {
 	masterName       string // sentinel mode
 	sentinelUsername string
 	sentinelPassword string
+	askers           askers
 }
 
 // What can be wrong with a URL. The texts are fixed: any part of a URL that was
@@ -48,8 +49,8 @@ var (
 
 // parameters are those a URL may have in each mode.
 var parameters = map[string][]string{
-	ModeSentinel: {"addr", "master_name", "sentinel_username", "sentinel_password"},
-	ModeCluster:  {"addr"},
+	modeSentinel: {"addr", "master_name", "sentinel_username", "sentinel_password"},
+	modeCluster:  {"addr"},
 }
 
 // parseTarget understands a URL. The errors are among those above.
@@ -96,7 +97,7 @@ func (t *target) readHost(u *url.URL) error {
 	}
 	if port == "" {
 		port = "6379"
-		if t.mode == ModeSentinel {
+		if t.mode == modeSentinel {
 			port = "26379"
 		}
 	}
@@ -133,7 +134,7 @@ func (t *target) readDatabase(u *url.URL) error {
 	if err != nil {
 		return errDatabase
 	}
-	if n > 0 && t.mode == ModeCluster {
+	if n > 0 && t.mode == modeCluster {
 		return errClusterDB
 	}
 	t.database = int(n)
@@ -164,7 +165,7 @@ func (t *target) readParameters(u *url.URL) error {
 	t.sentinelUsername = values.Get("sentinel_username")
 	t.sentinelPassword = values.Get("sentinel_password")
 	switch {
-	case t.mode == ModeSentinel && t.masterName == "":
+	case t.mode == modeSentinel && t.masterName == "":
 		return errMasterName
 	case t.sentinelUsername != "" && t.sentinelPassword == "":
 		return errSentinelPW

@@ -1,8 +1,9 @@
-package redisconn_test
+package redisconn
 
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tollgate/redisconn"
 	"tollgate/redistest"
 )
 
@@ -43,23 +43,23 @@ func cluster(t *testing.T) *redistest.Server {
 	return node
 }
 
-func sentinelConfig(params string, addrs ...string) redisconn.Config {
+func sentinelConfig(params string, addrs ...string) Config {
 	c := config("redis://" + addrs[0] + "?master_name=main" + params)
 	for _, addr := range addrs[1:] {
 		c.URL += "&addr=" + addr
 	}
-	c.Mode = redisconn.ModeSentinel
+	c.Mode = modeSentinel
 	return c
 }
 
-func clusterConfig(node *redistest.Server) redisconn.Config {
+func clusterConfig(node *redistest.Server) Config {
 	c := config(node.URL())
-	c.Mode = redisconn.ModeCluster
+	c.Mode = modeCluster
 	return c
 }
 
 // roundTrip uses every operation.
-func roundTrip(t *testing.T, conn *redisconn.Conn) {
+func roundTrip(t *testing.T, conn *Conn) {
 	t.Helper()
 	for n := range 20 { // in a cluster: many slots
 		key := fmt.Sprintf("registry:route:%d", n)
@@ -139,27 +139,47 @@ func TestSentinelsThatDoNotHelp(t *testing.T) {
 
 	for _, test := range []struct {
 		name   string
-		config redisconn.Config
-		kind   redisconn.Kind
+		config Config
+		kind   Kind
 		detail string
 	}{
-		{"another master", config("redis://:geheim@" + watcher.Addr() + "?master_name=other"), redisconn.KindNoMaster, "no master of that name"},
-		{"nobody there", sentinelConfig("", gone.Addr()), redisconn.KindConnect, "refused"},
-		{"sentinel needs a password", sentinelConfig("", locked.Addr()), redisconn.KindAuth, "NOAUTH"},
-		{"master needs a password", sentinelConfig("", watcher.Addr()), redisconn.KindAuth, "NOAUTH"},
+		{"another master", config("redis://:geheim@" + watcher.Addr() + "?master_name=other"), KindNoMaster, "no master of that name"},
+		{"nobody there", sentinelConfig("", gone.Addr()), KindConnect, "refused"},
+		{"sentinel needs a password", sentinelConfig("", locked.Addr()), KindAuth, "NOAUTH"},
+		{"master needs a password", sentinelConfig("", watcher.Addr()), KindAuth, "NOAUTH"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.config.Mode = redisconn.ModeSentinel
+			test.config.Mode = modeSentinel
 			conn, _ := open(t, test.config)
 			mustFail(t, conn.Ping(t.Context()), test.kind, test.detail)
 		})
 	}
 	t.Run("both passwords", func(t *testing.T) {
 		c := config("redis://:geheim@" + locked.Addr() + "?master_name=main&sentinel_password=loesung")
-		c.Mode = redisconn.ModeSentinel
+		c.Mode = modeSentinel
 		conn, _ := open(t, c)
 		roundTrip(t, conn)
 	})
+}
+
+// Close waits for the questions to sentinels that nobody wants an answer to any
+// more.
+func TestCloseWaitsForSentinels(t *testing.T) {
+	master := redistest.Start(t)
+	watcher, hung := sentinel(t, master), sentinel(t, master)
+	hung.Suspend()
+	conn, _ := open(t, sentinelConfig("", hung.Addr(), watcher.Addr()))
+	if err := conn.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	stacks := make([]byte, 1<<20)
+	if stacks = stacks[:runtime.Stack(stacks, true)]; strings.Contains(string(stacks), "askSentinel") {
+		t.Errorf("a sentinel is still being asked:\n%s", stacks)
+	}
+	if _, err := conn.target.masterAddr(t.Context()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a question after Close: %v", err)
+	}
 }
 
 // TestNothingElseIsSent compares what Redis counted with what the operations need.
@@ -171,7 +191,7 @@ func TestNothingElseIsSent(t *testing.T) {
 	watcher := sentinel(t, master)
 	for _, test := range []struct {
 		name   string
-		config redisconn.Config
+		config Config
 		server *redistest.Server
 		also   string
 	}{
@@ -234,10 +254,10 @@ func nothingRuns(t *testing.T) {
 func TestNobodyDialsInTheBackground(t *testing.T) {
 	gone := redistest.Start(t)
 	gone.Kill()
-	for _, mode := range []string{redisconn.ModeSingle, redisconn.ModeCluster, redisconn.ModeSentinel} {
+	for _, mode := range []string{modeSingle, modeCluster, modeSentinel} {
 		t.Run(mode, func(t *testing.T) {
 			c := config(gone.URL())
-			if mode == redisconn.ModeSentinel {
+			if mode == modeSentinel {
 				c = sentinelConfig("", gone.Addr())
 			}
 			c.Mode = mode

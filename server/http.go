@@ -66,11 +66,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 	x.msg, err = parseMessage(body)
 	version, versionErr := versionHeader(r.Header)
 	x.modern = isModern(version)
-	x.span = s.startSpan(x.ctx, key, x.msg, way{header: r.Header, version: version, proto: r.Proto})
+	x.span = s.startSpan(x.ctx, x.msg, way{header: r.Header, version: version, proto: r.Proto})
 	if err != nil {
 		return err
 	}
-	if x.snapshot, err = s.checkRoute(x.ctx, key, x.msg); err != nil {
+	x.snapshot, err = s.checkRoute(x.ctx, key, x.msg)
+	s.nameRoute(x.span, key) // it may have become known meanwhile
+	if err != nil {
 		return err
 	}
 	if versionErr != nil {

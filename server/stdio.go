@@ -232,7 +232,7 @@ func (c *session) begin(m *message) (id jsonrpc.ID, ok bool) {
 	if c.pending[id] != nil {
 		return id, false
 	}
-	c.pending[id] = &pendingCall{span: c.s.startSpan(c.ctx, c.rt.key, m, way{header: c.header})}
+	c.pending[id] = &pendingCall{span: c.s.startSpan(c.ctx, m, way{route: c.rt.key, header: c.header})}
 	return id, true
 }
 
@@ -368,7 +368,7 @@ func (c *session) unsubscribe() {
 // refuse answers a message the SDK does not get to see.
 func (c *session) refuse(m *message, err error) {
 	f := asFailure(err)
-	span := c.s.startSpan(c.ctx, c.rt.key, m, way{header: c.header})
+	span := c.s.startSpan(c.ctx, m, way{route: c.rt.key, header: c.header})
 	span.failed(f, isModern(m.version))
 	span.end()
 	c.s.logFailure(c.ctx, f)

@@ -42,20 +42,24 @@ type span struct{ trace.Span }
 
 // A way is how a request came in.
 type way struct {
-	header  http.Header // the caller's
-	version string      // the protocol version an HTTP header declares
-	proto   string      // of HTTP, such as HTTP/1.1; "" on stdio
+	route   registry.RouteKey // of a door to one route; "" = the caller's word, see nameRoute
+	header  http.Header       // the caller's
+	version string            // the protocol version an HTTP header declares
+	proto   string            // of HTTP, such as HTTP/1.1; "" on stdio
 }
 
 // startSpan begins the span of a request, nil when there is nothing to trace:
 // nobody wants traces, or the message is no request that is answered at once.
 // Listen streams last as long as their reader, and pings say nothing.
-func (s *Server) startSpan(ctx context.Context, key registry.RouteKey, m *message, w way) *span {
+func (s *Server) startSpan(ctx context.Context, m *message, w way) *span {
 	if s.tracer == nil || !m.isCall() {
 		return nil
 	}
 	attrs := make([]attribute.KeyValue, 0, 12)
-	attrs = append(attrs, attrMethod.String(m.method), attrRoute.String(string(key)))
+	attrs = append(attrs, attrMethod.String(m.method))
+	if w.route != "" {
+		attrs = append(attrs, attrRoute.String(string(w.route)))
+	}
 	version := m.version
 	if version == "" {
 		version = w.version
@@ -87,6 +91,17 @@ func (s *Server) startSpan(ctx context.Context, key registry.RouteKey, m *messag
 	_, started := s.tracer.Start(ctx, m.method,
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...), trace.WithLinks(links...))
 	return &span{started}
+}
+
+// nameRoute names the route in the span if it is declared: what else a caller may
+// call one is without bound.
+func (s *Server) nameRoute(span *span, key registry.RouteKey) {
+	if span == nil {
+		return
+	}
+	if _, err := s.routes.Current(key); err == nil {
+		span.SetAttributes(attrRoute.String(string(key)))
+	}
 }
 
 // parentOf puts the caller's trace context into ctx: that of _meta, or else that

@@ -17,12 +17,13 @@ import (
 
 // MetricsOptions say what Metrics report besides what they hear. A function that
 // is nil leaves its metrics out. Each is called once per scrape, must be safe
-// for concurrent use, and waits for nobody.
+// for concurrent use, and waits for nobody; only Redis may ask Redis, for which
+// the scrape then waits.
 type MetricsOptions struct {
 	Version, Commit string // of the build
 
 	Status   func() registry.Status                    // how routes and origins are doing
-	Ready    func() bool                               // whether the process should get requests
+	Ready    func(registry.Status) bool                // whether the process, of which Status said this, should get requests
 	InFlight func() map[registry.ServiceKey]int        // calls per Tool Service right now
 	Redis    func() (up bool, consecutiveFailures int) // nil: none is configured
 }

@@ -19,7 +19,7 @@ var (
 	routeRefusedDesc     = desc("tollgate_route_refused", "1 when a route's newest manifests or declaration are not in use.", "route")
 	routeAgeDesc         = desc("tollgate_route_snapshot_age_seconds",
 		"Time since the service of a route that was fetched longest ago was fetched; absent while one never was.", "route")
-	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis answers; absent when none is configured.")
+	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis accepts what the gateway writes; absent when none is configured.")
 	redisFailuresDesc = desc("tollgate_redis_failures", "Failures of Redis since its last success.")
 )
 
@@ -65,7 +65,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		counted.Collect(ch)
 	}
 	states{ch}.status(status, time.Now())
-	states{ch}.process(o)
+	states{ch}.process(o, status)
 }
 
 func (m *Metrics) nextScrape() int {
@@ -131,9 +131,9 @@ func (s states) flag(d *prometheus.Desc, on bool, labels ...string) {
 }
 
 // process sends what is asked of others than the registry.
-func (s states) process(o MetricsOptions) {
+func (s states) process(o MetricsOptions, status registry.Status) {
 	if o.Ready != nil {
-		s.flag(readyDesc, o.Ready())
+		s.flag(readyDesc, o.Ready(status))
 	}
 	if o.InFlight != nil {
 		for service, calls := range o.InFlight() {

@@ -99,8 +99,8 @@ func (m *Metrics) callOnce(e server.CallEvent) {
 
 func TestCallsAreCounted(t *testing.T) {
 	_, m := newWorld(routeOf("claims", "a", "b"))
-	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: 2 * time.Second, Upstream: time.Second, Forwarded: true, Status: 200})
-	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: time.Second, Upstream: time.Second, Forwarded: true, Status: 200, CostMissing: true})
+	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: 2 * time.Second, Upstream: time.Second, Forwarded: true})
+	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Total: time.Second, Upstream: time.Second, Forwarded: true, CostMissing: true})
 	m.callOnce(server.CallEvent{Route: "claims", Service: "b", Outcome: "busy"})
 	m.callOnce(server.CallEvent{Route: "claims", Outcome: "tool_not_found"})
 	m.callOnce(server.CallEvent{Outcome: "route_not_found"})
@@ -209,7 +209,7 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 	ready, up := true, false
 	m := NewMetrics(MetricsOptions{
 		Version: "1.2.3", Commit: "abc", Status: w.Status,
-		Ready:    func() bool { return ready },
+		Ready:    func(registry.Status) bool { return ready },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 7} },
 		Redis:    func() (bool, int) { return up, 3 },
 	})
@@ -277,7 +277,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 	w.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Healthy}}
 	m := NewMetrics(MetricsOptions{
 		Status:   w.Status,
-		Ready:    func() bool { return true },
+		Ready:    func(registry.Status) bool { return true },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 1} },
 		Redis:    func() (bool, int) { return true, 0 },
 	})

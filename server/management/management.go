@@ -42,8 +42,9 @@ type Options struct {
 	// Metrics answers /metrics. Nil: there is no such path.
 	Metrics http.Handler
 
-	// Redis tells how Redis is doing, at the latest when its context ends. Nil:
-	// none is configured, and health does not speak of it.
+	// Redis tells how Redis is doing. It may ask, but health waits for it: it must
+	// answer well within the second that probes commonly grant. Nil: none is
+	// configured, and health does not speak of it.
 	Redis func(context.Context) RedisHealth
 
 	// Draining reports whether the process is about to leave. Nil: never.
