@@ -115,6 +115,7 @@ func TestCallersMakeNoSeries(t *testing.T) {
 	exchange := doors[0].open(t, gateway, "svc", true)
 	exchange(t, "any", doors[0].call(newID(), "any", `{}`))
 	exchange(t, "nothing", doors[0].call(newID(), "nothing", `{}`))
+	doors[0].open(t, gateway, "nowhere", true)(t, "any", doors[0].call(newID(), "any", `{}`))
 	before := gateway.scrape(t)
 	for i := range 500 {
 		name := "stranger-" + strconv.Itoa(i)
