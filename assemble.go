@@ -145,10 +145,12 @@ func (p *parts) fill(demo fixturesFlag, log *slog.Logger) (err error) {
 func (p *parts) observe(log *slog.Logger) (err error) {
 	version, commit := build()
 	p.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
-		Version:  version,
-		Commit:   commit,
-		Status:   func() registry.Status { return p.registry.Status() },
-		Ready:    func() bool { return management.Ready(p.registry, p.draining.Load()).Status == management.Up },
+		Version: version,
+		Commit:  commit,
+		Status:  func() registry.Status { return p.registry.Status() },
+		Ready: func(s registry.Status) bool {
+			return management.Ready(s, p.registry, p.draining.Load()).Status == management.Up
+		},
 		Redis:    p.redisGauge(),
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 		Dropped:  func() (uint64, bool) { return p.tracing.Dropped() },

@@ -32,6 +32,9 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	// A reader of the log or of standard output that goes away must not take the
 	// gateway with it.
 	signal.Ignore(syscall.SIGPIPE)
+	if err := c.apply(config.Default()); err != nil {
+		return err // whatever the file says
+	}
 	p, err := newParts(c.source, purpose{serves: true}, log)
 	if err != nil {
 		return err

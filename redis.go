@@ -24,8 +24,8 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 	return err
 }
 
-// tryRedis finds out whether the configured Redis can be used, and leaves nothing
-// there. It returns what is wrong; "" when nothing is, or none is configured.
+// tryRedis finds out whether the configured Redis can be used, and touches no
+// copy. It returns what is wrong; "" when nothing is, or none is configured.
 func (p *parts) tryRedis(ctx context.Context, log *slog.Logger) (fault string, err error) {
 	if p.config.Redis.URL == "" || p.demo != nil {
 		return "", nil

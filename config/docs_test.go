@@ -44,7 +44,7 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 func TestEverySampleLoads(t *testing.T) {
 	anything := func(name string) (string, bool) {
 		if strings.HasSuffix(name, "_REDIS_URL") {
-			return "redis://redis:6379", true
+			return "redis://redis.example.internal", true
 		}
 		return "value", true
 	}

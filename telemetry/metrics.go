@@ -23,7 +23,7 @@ type MetricsOptions struct {
 	Version, Commit string // of the build
 
 	Status   func() registry.Status                    // how routes and origins are doing
-	Ready    func() bool                               // whether the process should get requests
+	Ready    func(registry.Status) bool                // whether the process, of which Status said this, should get requests
 	InFlight func() map[registry.ServiceKey]int        // calls per Tool Service right now
 	Redis    func() (up bool, consecutiveFailures int) // nil: none is configured
 	Dropped  func() (spans uint64, traced bool)        // spans no collector will get; traced is false when there are no traces

@@ -66,7 +66,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		counted.Collect(ch)
 	}
 	states{ch}.status(status, time.Now())
-	states{ch}.process(o)
+	states{ch}.process(o, status)
 }
 
 func (m *Metrics) nextScrape() int {
@@ -132,9 +132,9 @@ func (s states) flag(d *prometheus.Desc, on bool, labels ...string) {
 }
 
 // process sends what is asked of others than the registry.
-func (s states) process(o MetricsOptions) {
+func (s states) process(o MetricsOptions, status registry.Status) {
 	if o.Ready != nil {
-		s.flag(readyDesc, o.Ready())
+		s.flag(readyDesc, o.Ready(status))
 	}
 	if o.InFlight != nil {
 		for service, calls := range o.InFlight() {

@@ -209,7 +209,7 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 	ready, up := true, false
 	m := NewMetrics(MetricsOptions{
 		Version: "1.2.3", Commit: "abc", Status: w.Status,
-		Ready:    func() bool { return ready },
+		Ready:    func(registry.Status) bool { return ready },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 7} },
 		Redis:    func() (bool, int) { return up, 3 },
 		Dropped:  func() (uint64, bool) { return 5, true },
@@ -279,7 +279,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 	w.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Healthy}}
 	m := NewMetrics(MetricsOptions{
 		Status:   w.Status,
-		Ready:    func() bool { return true },
+		Ready:    func(registry.Status) bool { return true },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 1} },
 		Redis:    func() (bool, int) { return true, 0 },
 		Dropped:  func() (uint64, bool) { return 0, true },

@@ -198,7 +198,7 @@ func TestReady(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			want := Readiness{test.status, test.details}
-			if diff := cmp.Diff(want, Ready(test.registry, test.draining)); diff != "" {
+			if diff := cmp.Diff(want, Ready(test.registry.Status(), test.registry, test.draining)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

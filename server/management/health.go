@@ -40,13 +40,12 @@ type ReadinessDetails struct {
 	Draining              bool                `json:"draining,omitempty"`    // the process is about to leave
 }
 
-// Ready reports whether a gateway on reg is ready for requests: the first
+// Ready reports whether a gateway on reg, whose status was just read, is ready for requests: the first
 // attempt to load everything is over, and there is a list to serve on at least
 // one route (an empty one counts, and so does one from a copy or a file), or
 // the Portal says that there are no routes; and it is not draining. A replica
 // that cannot serve anything is not ready; one that lacks a route is.
-func Ready(reg Registry, draining bool) Readiness {
-	status := reg.Status()
+func Ready(status registry.Status, reg Registry, draining bool) Readiness {
 	details := ReadinessDetails{
 		ReadyRoutes:           []registry.RouteKey{},
 		RoutesWithoutSnapshot: []registry.RouteKey{},
@@ -93,11 +92,12 @@ type components struct {
 }
 
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
-	ready := Ready(h.o.Registry, h.o.Draining())
+	status := h.o.Registry.Status()
+	ready := Ready(status, h.o.Registry, h.o.Draining())
 	parts := components{
 		Liveness:  component{Status: Up},
 		Readiness: ready,
-		Portal:    portalHealth(h.o.Registry.Status().Portal),
+		Portal:    portalHealth(status.Portal),
 	}
 	if h.o.Redis != nil {
 		redis := h.o.Redis(r.Context())
@@ -139,7 +139,7 @@ func (h *Handler) liveness(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *Handler) readiness(w http.ResponseWriter, _ *http.Request) {
-	ready := Ready(h.o.Registry, h.o.Draining())
+	ready := Ready(h.o.Registry.Status(), h.o.Registry, h.o.Draining())
 	writeJSON(w, ready.Status.code(), ready)
 }
 
