@@ -154,7 +154,7 @@ func manifestFailsCold(tr *trial, f fault, kind string) {
 	tr.claims.begin(f)
 	tr.launch()
 	during := phase{
-		lists:   map[string]course{"claims": {unavailable}, "steady": {steadyList}},
+		lists: map[string]course{"claims": {unavailable}, "steady": {steadyList}},
 		// policy was fetched, but nothing is served of it: the route has no list.
 		bundles: map[string]string{"claims": "unreachable " + kind, "policy": "healthy", "steady": "healthy origin"},
 		refused: "claims", ready: "200 UP [steady] [claims]",
