@@ -157,8 +157,10 @@ func manifestFailsCold(tr *trial, f fault, kind string) {
 	tr.claims.begin(f)
 	tr.launch()
 	during := phase{
-		lists:   map[string]course{"claims": {unavailable}, "steady": {steadyList}},
-		bundles: bundles("unreachable " + kind), refused: "claims", ready: "200 UP [steady] [claims]",
+		lists: map[string]course{"claims": {unavailable}, "steady": {steadyList}},
+		// policy was fetched, but nothing is served of it: the route has no list.
+		bundles: map[string]string{"claims": "unreachable " + kind, "policy": "healthy", "steady": "healthy origin"},
+		refused: "claims", ready: "200 UP [steady] [claims]",
 		calls: map[string]string{"claims claims.search": unavailable, "claims policy.find": unavailable, "steady steady.ping": "ok"},
 		bound: trialCold, failures: tries(f),
 	}

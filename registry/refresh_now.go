@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Refreshed is what a [Registry.Refresh] did. A check counts when it was started
-// for the Refresh or was under way, and is over; a failed one, too.
+// Refreshed is what a [Registry.Refresh] did. A check counts when it ended since
+// the Refresh began, whoever started it; a failed one, too.
 type Refreshed struct {
 	Checked  bool         // none was left out: neither the Portal nor an enabled service of the route
 	Portal   bool         // the Portal was checked; false when routes are static
@@ -36,25 +36,21 @@ type Refreshed struct {
 // ended during the wait; Refreshed holds in each case. A check that failed is no
 // error: see [Registry.Status].
 func (r *Registry) Refresh(ctx context.Context, key RouteKey) (Refreshed, error) {
-	var flights []*flight
+	began := time.Now()
+	var portal *flight
 	if r.portal != nil {
-		if f := r.joinPortalRefresh(); f != nil {
-			flights = append(flights, f)
-		}
+		portal = r.joinPortalRefresh()
 	}
-	joined, started := r.joinRefresh(key)
-	flights = append(flights, started...)
-	wait := func(f *flight) error {
-		flights = append(flights, f)
+	joined, flights := r.joinRefresh(key)
+	err := r.await(key, func(f *flight) error {
 		select {
 		case <-f.done:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	err := r.await(key, wait, nil, joined, flights)
-	done := r.refreshed(key, flights)
+	}, portal, joined, flights)
+	done := r.refreshed(key, began)
 	if err == nil && r.route(key) == nil {
 		_, err = r.answer(key)
 	}
@@ -112,19 +108,13 @@ func (r *Registry) untilRefresh(o *origin, missAt, now time.Duration) time.Durat
 	return max(0, min(left, o.untilDue(now)))
 }
 
-// refreshed sums up what came of flights for the route.
-func (r *Registry) refreshed(key RouteKey, flights []*flight) Refreshed {
-	checked := make(map[*origin]bool)
-	for _, f := range flights {
-		if f.of != nil && f.over() {
-			checked[f.of] = true
-		}
-	}
+// refreshed sums up what was checked for the route since then.
+func (r *Registry) refreshed(key RouteKey, began time.Time) Refreshed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	done, now := Refreshed{Checked: true}, r.now()
 	look := func(o *origin, missAt time.Duration) bool {
-		if checked[o] {
+		if !o.recorded().lastAttempt.Before(began) {
 			return true
 		}
 		done.Checked = false

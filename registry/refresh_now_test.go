@@ -174,7 +174,7 @@ func TestRefreshDoesNotWaitForTheRetryClock(t *testing.T) {
 		onePlant(w)
 		r := w.loaded(t)
 		w.down(alpha.url())
-		for s := 10; s < 40; s++ {
+		for s := 10; s < 37; s++ {
 			w.at(float64(s))
 			_, _ = r.RecheckTool(t.Context(), "plant")
 		}

@@ -56,17 +56,7 @@ type record struct {
 type flight struct {
 	began time.Duration
 	done  chan struct{} // closed when its outcome shows
-	of    *origin       // that is checked; nil when a copy is read
 	copy  bool          // reads a copy: of no use to a request whose route has a list
-}
-
-func (f *flight) over() bool {
-	select {
-	case <-f.done:
-		return true
-	default:
-		return false
-	}
 }
 
 func (o *origin) due(now time.Duration) bool { return now >= time.Duration(o.next.Load()) }
@@ -111,7 +101,7 @@ func (r *Registry) joinLocked(o *origin, wanted func() bool) *flight {
 	if !wanted() {
 		return nil
 	}
-	f := &flight{began: r.now(), done: make(chan struct{}), of: o}
+	f := &flight{began: r.now(), done: make(chan struct{})}
 	return r.launchLocked(&o.flight, f, func() { r.fly(o) })
 }
 
