@@ -164,7 +164,6 @@ func manifestFailsCold(tr *trial, f fault, kind string) {
 		calls: map[string]string{"claims claims.search": unavailable, "claims policy.find": unavailable, "steady steady.ping": "ok"},
 		bound: trialCold, failures: tries(f),
 	}
-	during.bundles["policy"] = "healthy" // and nothing of it is served on a route without a list
 	tr.passes(during)
 	tr.shows("503, the other route is served", during.bundles["claims"], during.ready, during.bound)
 	tr.recovers(unavailable, claimsList2)
