@@ -47,7 +47,7 @@ func (rt *route) takes(s *service) (uses, ready bool) {
 // holding is what a process has for the value of a route.
 type holding struct {
 	declared []Service // sorted by key
-	whole    bool      // the declaration is the newest: what it does not name is gone
+	sure     bool      // the declaration is what the origin of routes last said
 
 	// atHand are the manifests that the list stands for: those it uses, else the
 	// last-good ones, but none of a file. confirmed are those of them that are the
@@ -64,7 +64,7 @@ func (r *Registry) holding(rt *route) *holding {
 		return nil
 	}
 	h := &holding{
-		declared: rt.declared, whole: r.declarationHolds() && len(rt.breaches) == 0,
+		declared: rt.declared, sure: r.declarationHolds() && len(rt.breaches) == 0,
 		atHand: make(map[ServiceKey]*Manifest), confirmed: make(map[ServiceKey]*Manifest),
 	}
 	for i, d := range rt.declared {
@@ -94,13 +94,13 @@ func (r *Registry) declarationHolds() bool {
 
 // split divides fresh services into those whose manifests can be written now and
 // those that the route's list does not stand for.
-func (h *holding) split(fresh map[ServiceKey]bool) (ready, later map[ServiceKey]bool) {
-	ready, later = make(map[ServiceKey]bool), make(map[ServiceKey]bool)
-	for key := range fresh {
+func (h *holding) split(fresh contents) (ready, later contents) {
+	ready, later = make(contents), make(contents)
+	for key, content := range fresh {
 		if h != nil && h.confirmed[key] != nil {
-			ready[key] = true
+			ready[key] = content
 		} else {
-			later[key] = true
+			later[key] = content
 		}
 	}
 	return ready, later
@@ -108,19 +108,20 @@ func (h *holding) split(fresh map[ServiceKey]bool) (ready, later map[ServiceKey]
 
 // over is what the value of a route should have after stored: what is ready, as
 // this process has it; else what is there, as it is and whatever this process
-// makes of it, for it may be newer; else what is at hand.
-func (h *holding) over(stored []manifestCopy, ready map[ServiceKey]bool) []manifestCopy {
+// makes of it, for it may be newer; else what is at hand. What is not declared is
+// left out when that has just been confirmed, too: trim says so.
+func (h *holding) over(stored []manifestCopy, ready contents, trim bool) []manifestCopy {
 	var entries []manifestCopy
 	for _, d := range h.declared {
 		m, raw := h.atHand[d.Key], rawOf(stored, d.Key)
-		if m != nil && (ready[d.Key] || raw == nil) {
+		if m != nil && (ready[d.Key] != "" || raw == nil) {
 			raw = trimSpace(m.Raw)
 		}
 		if raw != nil {
 			entries = append(entries, manifestCopy{d.Key, raw})
 		}
 	}
-	if h.whole {
+	if trim && h.sure {
 		return entries
 	}
 	for _, e := range stored {
@@ -149,7 +150,7 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route, t task) er
 	if value == nil && len(ready) == 0 {
 		return nil // nothing to trim
 	}
-	entries := h.over(stored, ready)
+	entries := h.over(stored, ready, t.trim || r.portal == nil)
 	after := encodeRouteCopy(entries)
 	if bytes.Equal(after, value) {
 		r.keeper.knows(c.key, contentsOf(entries), now)
@@ -174,6 +175,11 @@ func (r *Registry) keepPortalConfirmed(same bool) {
 		return
 	}
 	now, idx := r.now(), r.inForce()
+	for _, rt := range idx.routes {
+		if declared, valid := rt.lastDeclared(); valid {
+			k.trim(r, routeCopyKey(rt.key), declared)
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for key, c := range k.kept {

@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,8 +43,8 @@ type kept struct {
 // task is what is to be done with a route's value. The Portal's is written
 // whole.
 type task struct {
-	fresh map[ServiceKey]bool // services that a check confirmed, and no write has dealt with since
-	trim  bool                // services are not declared any more
+	fresh contents // of services that a check confirmed, and no write has dealt with since
+	trim  bool     // the origin of routes confirmed that services are not declared any more
 }
 
 // contents are the hashes of the manifests in a route's value, or of the Portal's
@@ -78,36 +80,34 @@ func (k *keeper) knows(key string, there contents, at time.Duration) {
 	c.there, c.at = there, at
 }
 
-// learns is knows for what was read aside from writing: it may be over by now, so
-// that it counts only where nobody knows better.
-func (k *keeper) learns(key string, there contents, at time.Duration) {
+// learns is knows for what was read, from began on, aside from writing: it may be
+// over by now, so that it counts only where nobody knows better.
+func (k *keeper) learns(key string, there contents, began time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c := k.ofLocked(key); c.there == nil {
-		c.there, c.at = there, at
+	if c := k.ofLocked(key); c.there == nil && began >= c.written {
+		c.there, c.at = there, began
 	}
 }
 
-// wrote is knows after a write, which mends the value and the parts that are
-// fresh.
-func (k *keeper) wrote(key string, there contents, fresh map[ServiceKey]bool, began, ended time.Duration) {
-	k.knows(key, there, began)
+// wrote is knows after a write from began to ended, which mends the value and the
+// parts that are fresh.
+func (k *keeper) wrote(key string, there, fresh contents, began, ended time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
-	c.written = ended
-	defects := c.defects
-	delete(defects, "")
+	c.there, c.at, c.written = there, began, ended
+	delete(c.defects, "")
 	for service := range fresh {
-		delete(defects, service)
+		delete(c.defects, service)
 	}
 }
 
 // forget notes that nobody knows what is in the Store under a key.
 func (k *keeper) forget(key string) { k.knows(key, nil, 0) }
 
-// defective notes why a value that was read from began on, or a service's part of
-// it, is of no use and reports whether that is news.
+// defective notes why a value, or a service's part of it, that was read, or to be
+// written, from began on is of no use, and reports whether that is news.
 func (k *keeper) defective(key string, service ServiceKey, why defect, began time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -180,10 +180,10 @@ func (k *keeper) confirmed(r *Registry, key string, service ServiceKey, content 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
-	if !c.task.fresh[service] && c.has(service, content, r.now()) {
+	if _, waits := c.task.fresh[service]; !waits && c.has(service, content, r.now()) {
 		return
 	}
-	k.addLocked(c, task{fresh: map[ServiceKey]bool{service: true}})
+	k.addLocked(c, task{fresh: contents{service: content}})
 	if ready {
 		k.enqueueLocked(r, c)
 	}
@@ -197,18 +197,37 @@ func (k *keeper) add(r *Registry, key string, t task) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.addLocked(k.ofLocked(key), t)
+	c := k.ofLocked(key)
+	fresh := maps.Clone(c.task.fresh) // newer than what t has
+	k.addLocked(c, t)
+	maps.Copy(c.task.fresh, fresh)
 }
 
 // addLocked is add, to be used under k.mu.
 func (k *keeper) addLocked(c *kept, t task) {
 	if c.task.fresh == nil {
-		c.task.fresh = make(map[ServiceKey]bool)
+		c.task.fresh = make(contents)
 	}
-	for service := range t.fresh {
-		c.task.fresh[service] = true
-	}
+	maps.Copy(c.task.fresh, t.fresh)
 	c.task.trim = c.task.trim || t.trim
+}
+
+// trim has services removed from a route's value that are known to be in it and
+// are not declared.
+func (k *keeper) trim(r *Registry, key string, declared []Service) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.kept[key]
+	if c == nil {
+		return
+	}
+	for service := range c.there {
+		if !slices.ContainsFunc(declared, func(d Service) bool { return d.Key == service }) {
+			k.addLocked(c, task{trim: true})
+			k.enqueueLocked(r, c)
+			return
+		}
+	}
 }
 
 // resume has a route's value written if there is something to do with it that has
@@ -247,8 +266,10 @@ func (k *keeper) take(r *Registry) (*kept, task) {
 	}
 	c := k.queue[0]
 	k.queue = k.queue[1:]
-	t := c.task
+	t, now := c.task, r.now()
 	c.queued, c.task = false, task{}
+	// What was confirmed while it was written is there.
+	maps.DeleteFunc(t.fresh, func(s ServiceKey, content string) bool { return c.has(s, content, now) })
 	return c, t
 }
 
