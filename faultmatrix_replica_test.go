@@ -31,7 +31,8 @@ const soon = 2 * time.Second
 // TestAReplicaStartsFromTheCopies starts a second replica while the Portal and
 // every Tool Service are gone: refusing connections, or accepting them and
 // saying nothing. The second has the default waits, which are what the promise
-// is about.
+// is about, but for a time-out of fetches that is beyond what this test allows: a
+// replica that waits for the Portal to fail would be too late by far.
 func TestAReplicaStartsFromTheCopies(t *testing.T) {
 	for _, gone := range []fault{down, hung} {
 		t.Run(gone.name, func(t *testing.T) {
@@ -44,7 +45,7 @@ func TestAReplicaStartsFromTheCopies(t *testing.T) {
 				o.begin(gone)
 			}
 
-			tr.config = fmt.Sprintf("identity: trial\nregistry: {portal: {url: %q}, defaultToolTimeout: 1s}\nredis: {url: %q}\n",
+			tr.config = fmt.Sprintf("identity: trial\nregistry: {portal: {url: %q}, manifest: {readTimeout: 12s}, defaultToolTimeout: 1s}\nredis: {url: %q}\n",
 				tr.portal.url()+"/registry", tr.redis.URL())
 			tr.launch()
 			var asking sync.WaitGroup

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -340,7 +339,7 @@ func TestACollectorThatIsNoneFailsNoCall(t *testing.T) {
 	for name, endpoint := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is gone": gone.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := new(logText)
+			log := newTranscript()
 			service := newToolService(t)
 			t.Run("serving", func(t *testing.T) {
 				gateway := startStack(t, tracedConfig(t, service, endpoint), slog.New(slog.NewTextHandler(log, nil)))
@@ -350,7 +349,7 @@ func TestACollectorThatIsNoneFailsNoCall(t *testing.T) {
 					if status, answer := exchange(t, "any", doors[0].call(newID(), "any", `{}`)); status != 200 {
 						t.Fatalf("call %d: %d %s", calls, status, answer)
 					}
-					if calls > 50 && (name == "hangs" || strings.Contains(log.String(), "traces cannot be delivered")) {
+					if calls > 50 && (name == "hangs" || strings.Contains(log.text(), "traces cannot be delivered")) {
 						break
 					}
 					if time.Now().After(deadline) {
@@ -358,7 +357,7 @@ func TestACollectorThatIsNoneFailsNoCall(t *testing.T) {
 					}
 				}
 			}) // the end of the stack waits for the traces, within its bound
-			text := log.String()
+			text := log.text()
 			if n := strings.Count(text, "traces cannot be delivered"); name != "hangs" && n != 1 {
 				t.Errorf("%d warnings:\n%s", n, text)
 			}
@@ -367,22 +366,4 @@ func TestACollectorThatIsNoneFailsNoCall(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A logText is a log that is read while it is written.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 )
 
-// rewriteAfter is how old the last write of a value may be before a successful
-// check writes it again although it is the same: whatever lost it heals so.
+// rewriteAfter is how long ago a value may have been seen or put in the Store
+// before a successful check does not rely on that: a route's value is read and,
+// if it is not the same, written; the Portal's is written. Whatever lost or
+// replaced it heals so.
 const rewriteAfter = 10 * time.Minute
 
 // keeper writes copies to the Store, one after the other and behind everybody's

@@ -40,11 +40,11 @@ type ReadinessDetails struct {
 	Draining              bool                `json:"draining,omitempty"`    // the process is about to leave
 }
 
-// Ready reports whether a gateway on reg, whose status was just read, is ready for requests: the first
-// attempt to load everything is over, and there is a list to serve on at least
-// one route (an empty one counts, and so does one from a copy or a file), or
-// the Portal says that there are no routes; and it is not draining. A replica
-// that cannot serve anything is not ready; one that lacks a route is.
+// Ready reports whether a gateway on reg, whose status was just read, is ready for
+// requests: the first attempt to load everything is over, and there is a list to
+// serve on at least one route (an empty one counts, and so does one from a copy
+// or a file), or the Portal says that there are no routes; and it is not draining.
+// A replica that cannot serve anything is not ready; one that lacks a route is.
 func Ready(status registry.Status, reg Registry, draining bool) Readiness {
 	details := ReadinessDetails{
 		ReadyRoutes:           []registry.RouteKey{},
