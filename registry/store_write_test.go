@@ -17,6 +17,9 @@ func TestWhatIsWrittenAndWhen(t *testing.T) {
 	const readPlant, readLab = "get registry:route:plant", "get registry:route:lab"
 	in(t, func(t *testing.T, w *world) {
 		twoRoutes(w)
+		// Slower than the copies of both routes are read: a service that answers before
+		// makes the copy of the other route be of no use, and not be read.
+		w.put(alpha.url(), after(time.Millisecond, says(manifestOf("alpha", "a.one", "a.two"))))
 		s := newStore(w)
 		r := w.loaded(t, s.in)
 		wantWritten(t, s, "plant", "alpha: a.one a.two; beta: b.one")
