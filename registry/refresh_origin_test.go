@@ -162,7 +162,9 @@ func TestOutageOfTenMinutes(t *testing.T) {
 
 		w.serve(alpha, "a.back")
 		w.declare(map[string][]svc{"plant": {alpha}})
-		time.Sleep(31 * time.Second)
+		// The last fetch of the outage may be under way, 3 s at most, and the retry
+		// clock stands at 30 s by now.
+		time.Sleep(33*time.Second + time.Millisecond)
 		wantTools(t, ask(t, r, "plant"), "a.back")
 		for _, origin := range []string{`"service":"alpha"`, `"origin":"portal"`} {
 			if got := w.log.with(`"level":"INFO"`, "recovered", origin); len(got) != 1 {
