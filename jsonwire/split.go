@@ -74,6 +74,28 @@ func Get(obj []byte, name string) ([]byte, bool) {
 	}
 }
 
+// Replace returns an already checked object in which the member of that exact name
+// has another value, and whether there is one. Everything else stays byte for byte;
+// obj is not modified. Where duplicates were allowed it replaces the first.
+func Replace(obj []byte, name string, value []byte) ([]byte, bool) {
+	c := cursor{data: obj}
+	if !c.open('{', '}') {
+		return nil, false
+	}
+	for {
+		quoted, old, ok := c.member()
+		if !ok {
+			return nil, false
+		}
+		if stringIs(quoted, name) {
+			replaced := make([]byte, 0, len(obj)-len(old)+len(value))
+			replaced = append(replaced, obj[:c.pos-len(old)]...)
+			replaced = append(replaced, value...)
+			return append(replaced, obj[c.pos:]...), true
+		}
+	}
+}
+
 // stringIs reports whether a JSON string's text is s.
 func stringIs(quoted []byte, s string) bool {
 	if len(quoted) < 2 {

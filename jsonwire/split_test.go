@@ -209,3 +209,31 @@ func TestErrorText(t *testing.T) {
 		t.Errorf("Error() = %s, want the byte order mark named", err)
 	}
 }
+
+func TestReplace(t *testing.T) {
+	tests := []struct {
+		object, name, value string
+		want                string // "" = there is no such member
+	}{
+		{`{"a":1}`, "a", `{"x":"<é>"}`, `{"a":{"x":"<é>"}}`},
+		{" { \"b\" : 1e2 , \"a\" :\t[1, 2] ,\"c\":null}\n", "a", `"h"`, " { \"b\" : 1e2 , \"a\" :\t\"h\" ,\"c\":null}\n"},
+		{`{"n\u0061":"x","z":1.0}`, "na", `7`, `{"n\u0061":7,"z":1.0}`},
+		{`{"a":1,"a":2}`, "a", `3`, `{"a":3,"a":2}`},
+		{`{"o":{"a":1},"a":2}`, "a", `3`, `{"o":{"a":1},"a":3}`},
+		{`{"A":1}`, "a", `3`, ``},
+		{`{}`, "a", `3`, ``},
+		{`["a",1]`, "a", `3`, ``},
+		{`"a"`, "a", `3`, ``},
+	}
+	for _, tt := range tests {
+		before := strings.Clone(tt.object)
+		object := []byte(tt.object)
+		got, ok := Replace(object, tt.name, []byte(tt.value))
+		if string(got) != tt.want || ok != (tt.want != "") {
+			t.Errorf("Replace(%s, %s, %s) = %s, %v, want %s", tt.object, tt.name, tt.value, got, ok, tt.want)
+		}
+		if string(object) != before {
+			t.Errorf("Replace changed its input to %s", object)
+		}
+	}
+}

@@ -88,6 +88,7 @@ type Tool struct {
 	Path       string        // _meta.path below the base endpoint, "" = the tool's name
 	Streams    bool          // _meta.streams
 	Cost       CostRule      // _meta.cost; the zero value is a fixed cost of 1
+	State      *StateRule    // _meta.state; nil = the tool keeps no state
 	Repeatable bool          // readOnlyHint or idempotentHint: may be sent twice
 
 	ParamHeaders []ParamHeader // x-mcp-header declarations of InputSchema, in document order
@@ -101,6 +102,25 @@ type CostRule struct {
 	NodeCalls         int64  // multiplier when a number, at least 0; 0 = absent
 	NodeCallsArgument string // multiplier taken from this array argument's length
 }
+
+// StateRule is a tool's declared state between calls (handles.md). A tool with a
+// Field alone creates a state, one with an Argument alone reads it, and one with
+// both updates it; neither is a breach.
+type StateRule struct {
+	Mode     StateMode
+	Field    string        // top-level member of the result with the new state; "" = none
+	Argument string        // top-level argument with the handle; "" = none
+	TTL      time.Duration // for how long a state is kept; whole seconds, 1 s to 24 h
+}
+
+// StateMode says where a state is kept.
+type StateMode string
+
+// The modes.
+const (
+	SignedState StateMode = "signed" // in the handle
+	StoredState StateMode = "stored" // in a store; the handle is a random id
+)
 
 // ParamHeader binds a (possibly nested) argument to the HTTP header
 // Mcp-Param-{Header} (MCP 2026-07-28, SEP-2243).

@@ -1,0 +1,166 @@
+package handle
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// minKey is the least size of a key in bytes: that of the hash it is used with
+// (RFC 2104, section 3).
+const minKey = 32
+
+// idPattern is what a key's id may be: it stands in handles, between dots.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+// Keys are the keys of a gateway, at least one. The first signs, all verify, so
+// that keys can be replaced without losing a handle. They are immutable.
+type Keys struct {
+	keys      []key
+	ephemeral bool
+}
+
+type key struct {
+	id     string
+	secret []byte
+}
+
+// Fingerprint tells keys of replicas apart without showing them.
+type Fingerprint struct {
+	ID     string `json:"id"`
+	SHA256 string `json:"sha256"` // the first 8 hex digits of the key's hash
+}
+
+// ParseKeys reads keys as ID:BASE64, separated by commas or white space. The error
+// names every mistake, and nothing of a key.
+func ParseKeys(text string) (*Keys, error) {
+	k := &Keys{}
+	var errs []error
+	for i, entry := range strings.FieldsFunc(text, isSeparator) {
+		key, err := parseKey(entry)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("key number %d: %w", i+1, err))
+		case k.find(key.id) != nil:
+			errs = append(errs, fmt.Errorf("key number %d: the id %s is there twice; each key needs an id of its own", i+1, key.id))
+		default:
+			k.keys = append(k.keys, key)
+		}
+	}
+	if len(errs) == 0 && len(k.keys) == 0 {
+		errs = append(errs, errors.New("there is no key"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func isSeparator(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }
+
+// parseKey reads one key. An id is shown in errors only if the entry has the
+// form of one with a key: otherwise it may be a piece of a secret.
+func parseKey(entry string) (key, error) {
+	id, encoded, found := strings.Cut(entry, ":")
+	if !found {
+		return key{}, errors.New(`want ID:BASE64, as "tollgate key handle" prints it`)
+	}
+	if !idPattern.MatchString(id) {
+		return key{}, errors.New("the id before the colon must be 1 to 32 of the characters A-Z a-z 0-9 _ -")
+	}
+	secret, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil {
+		return key{}, errors.New("what follows the colon is not base64 (standard alphabet, with padding)")
+	}
+	if len(secret) < minKey {
+		return key{}, fmt.Errorf("has %d bytes; at least %d are needed", len(secret), minKey)
+	}
+	return key{id, secret}, nil
+}
+
+// NewKey makes a key and returns it as [ParseKeys] reads it. An empty id makes a
+// random one. The error is that of an id that cannot be used.
+func NewKey(id string) (string, error) {
+	if id == "" {
+		id = "k-" + randomHex()
+	}
+	if !idPattern.MatchString(id) {
+		return "", errors.New("a key's id must be 1 to 32 of the characters A-Z a-z 0-9 _ -")
+	}
+	return id + ":" + base64.StdEncoding.EncodeToString(randomSecret()), nil
+}
+
+// EphemeralKeys makes a key that lives as long as the process. Its id is random,
+// so that another process knows that it does not have the key.
+func EphemeralKeys() *Keys {
+	return &Keys{keys: []key{{"ephemeral-" + randomHex(), randomSecret()}}, ephemeral: true}
+}
+
+func randomHex() string {
+	var id [4]byte
+	rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+func randomSecret() []byte {
+	secret := make([]byte, minKey)
+	rand.Read(secret) // never fails
+	return secret
+}
+
+// Ephemeral reports whether the keys end with the process.
+func (k *Keys) Ephemeral() bool { return k.ephemeral }
+
+// Fingerprints are those of all keys, the signing one first.
+func (k *Keys) Fingerprints() []Fingerprint {
+	prints := make([]Fingerprint, len(k.keys))
+	for i, key := range k.keys {
+		sum := sha256.Sum256(key.secret)
+		prints[i] = Fingerprint{ID: key.id, SHA256: hex.EncodeToString(sum[:4])}
+	}
+	return prints
+}
+
+// Sign returns the MAC of data, the full HMAC-SHA256, and the id of the key it was
+// made with. purpose keeps what is signed for one thing from being good for
+// another.
+func (k *Keys) Sign(purpose string, data []byte) (id string, mac []byte) {
+	signs := &k.keys[0]
+	return signs.id, signs.mac(purpose, data)
+}
+
+// Verify reports whether mac is that of data, by the key of that id, and whether
+// that key is here at all.
+func (k *Keys) Verify(purpose, id string, data, mac []byte) (valid, known bool) {
+	key := k.find(id)
+	if key == nil {
+		return false, false
+	}
+	return hmac.Equal(mac, key.mac(purpose, data)), true
+}
+
+func (k *Keys) find(id string) *key {
+	for i := range k.keys {
+		if k.keys[i].id == id {
+			return &k.keys[i]
+		}
+	}
+	return nil
+}
+
+// mac covers the key's id as well.
+func (k *key) mac(purpose string, data []byte) []byte {
+	h := hmac.New(sha256.New, k.secret)
+	var head []byte
+	head = appendField(head, purpose)
+	head = appendField(head, k.id)
+	h.Write(head)
+	h.Write(data)
+	return h.Sum(nil)
+}

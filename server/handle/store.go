@@ -1,0 +1,23 @@
+package handle
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps stored states. Every operation bounds its own time. Implementations
+// are safe for concurrent use.
+type Store interface {
+	// Get returns the value of a key of at most limit bytes; nil, nil when there is
+	// none.
+	Get(ctx context.Context, key string, limit int) ([]byte, error)
+
+	// SetFor stores a value until ttl is over.
+	SetFor(ctx context.Context, key string, value []byte, ttl time.Duration) error
+
+	// Swap stores a value until ttl is over, if the value that is there begins with
+	// prefix, and reports whether. It has also swapped when the value that is there
+	// begins like the new one, over the length of prefix: then an attempt before
+	// did, of which the answer was lost.
+	Swap(ctx context.Context, key, prefix string, value []byte, ttl time.Duration) (swapped bool, err error)
+}

@@ -1,0 +1,162 @@
+package handle
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+const (
+	// storedVersion begins the handle of a stored state, and its record.
+	storedVersion = "s1"
+
+	// storedKeys are the keys of records, and the random part of the handle.
+	storedKeys = "state:"
+
+	// randomBytes are those of an id and of a version.
+	randomBytes = 16
+
+	// keepExpired is how much longer than its state a record is kept, so that whoever
+	// comes a little late is told that it expired.
+	keepExpired = 5 * time.Minute
+)
+
+// Stored keeps states in a Store:
+//
+//	s1.<base64url of 128 random bits>
+//
+// A record begins with a version that is random and new with every update, so that
+// of two that opened the same state only one can update it.
+type Stored struct{ store Store }
+
+// NewStored returns a Stored that keeps its states in store.
+func NewStored(store Store) *Stored { return &Stored{store} }
+
+// record is a stored state.
+type record struct {
+	version string
+	binding Binding
+	expires time.Time
+	ttl     time.Duration
+	state   []byte
+}
+
+// Create implements [Keeper].
+func (s *Stored) Create(ctx context.Context, b Binding, ttl time.Duration, state []byte) (string, error) {
+	if err := checkState(state); err != nil {
+		return "", err
+	}
+	id := randomText()
+	if err := s.store.SetFor(ctx, storedKeys+id, newRecord(b, ttl, state).encode(), ttl+keepExpired); err != nil {
+		return "", storeFailed(ctx, err)
+	}
+	return storedVersion + "." + id, nil
+}
+
+// Open implements [Keeper].
+func (s *Stored) Open(ctx context.Context, b Binding, handle string) (Opened, error) {
+	id, ok := storedID(handle)
+	if !ok {
+		return Opened{}, invalid(Malformed)
+	}
+	value, err := s.store.Get(ctx, storedKeys+id, maxRecord)
+	if err != nil {
+		return Opened{}, storeFailed(ctx, err)
+	}
+	r, ok := decodeRecord(value)
+	switch {
+	case !ok: // nothing is there, or nothing of ours
+		return Opened{}, invalid(Unknown)
+	case r.binding != b:
+		return Opened{}, invalid(Elsewhere)
+	case !time.Now().Before(r.expires):
+		return Opened{}, expired(r.ttl)
+	}
+	return Opened{State: r.state, handle: handle, version: r.version}, nil
+}
+
+// Update implements [Keeper]. The handle stays the same.
+func (s *Stored) Update(ctx context.Context, b Binding, from Opened, ttl time.Duration, state []byte) (string, error) {
+	if err := checkState(state); err != nil {
+		return "", err
+	}
+	id, _ := storedID(from.handle)
+	swapped, err := s.store.Swap(ctx, storedKeys+id, from.version, newRecord(b, ttl, state).encode(), ttl+keepExpired)
+	if err != nil {
+		return "", storeFailed(ctx, err)
+	}
+	if !swapped {
+		return "", &Error{Kind: Changed, text: "state changed, read it again"}
+	}
+	return from.handle, nil
+}
+
+// storeFailed is the error of a store that did not do as it was asked.
+func storeFailed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // the caller left, which is no failure of the store
+	}
+	return unavailable(err)
+}
+
+// storedID is the random part of a handle.
+func storedID(handle string) (string, bool) {
+	id, ok := strings.CutPrefix(handle, storedVersion+".")
+	if !ok || len(id) != encoding.EncodedLen(randomBytes) {
+		return "", false
+	}
+	_, ok = decode(id)
+	return id, ok
+}
+
+func randomText() string {
+	var random [randomBytes]byte
+	rand.Read(random[:]) // never fails
+	return encoding.EncodeToString(random[:])
+}
+
+func newRecord(b Binding, ttl time.Duration, state []byte) record {
+	return record{version: randomText(), binding: b, expires: expiry(time.Now(), ttl), ttl: ttl, state: state}
+}
+
+// maxRecord bounds a record: a state, and what belongs to it.
+const maxRecord = MaxState + 64<<10
+
+// encode begins with the version, which Store.Swap compares.
+func (r record) encode() []byte {
+	data := make([]byte, 0, len(r.state)+256)
+	data = append(data, r.version...)
+	data = appendField(data, storedVersion)
+	data = appendBinding(data, r.binding)
+	data = binary.AppendVarint(data, r.expires.Unix())
+	data = binary.AppendVarint(data, int64(r.ttl/time.Second))
+	return append(data, r.state...)
+}
+
+// decodeRecord takes only what encode makes.
+func decodeRecord(data []byte) (r record, ok bool) {
+	versionLen := encoding.EncodedLen(randomBytes)
+	if len(data) < versionLen {
+		return r, false
+	}
+	r.version, data = string(data[:versionLen]), data[versionLen:]
+	form, data, ok := cutField(data)
+	if !ok || string(form) != storedVersion {
+		return r, false
+	}
+	if r.binding, data, ok = cutBinding(data); !ok {
+		return r, false
+	}
+	var numbers [2]int64
+	for i := range numbers {
+		value, n := binary.Varint(data)
+		if n <= 0 {
+			return r, false
+		}
+		numbers[i], data = value, data[n:]
+	}
+	r.expires, r.ttl, r.state = time.Unix(numbers[0], 0), time.Duration(numbers[1])*time.Second, data
+	return r, true
+}
