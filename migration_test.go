@@ -82,7 +82,8 @@ func (r result) line(name string, shares []int) string {
 // sessionRows are those of the session-era server.
 func sessionRows() []migrationRow {
 	const gone = "HTTP 404 Invalid session ID"
-	// A row of n replicas behind a balancer, for clients of so many addresses.
+	// A row of n replicas behind a balancer, for clients of so many addresses; 0 is
+	// one address whose clients keep their connections.
 	behind := func(n int, by choice, clients int, happens func(*sessionReplicas)) func(*testing.T) (result, []int) {
 		return func(t *testing.T) (result, []int) {
 			s := newSessionReplicas(t, n)
@@ -90,22 +91,20 @@ func sessionRows() []migrationRow {
 			if by != nil {
 				url = func(t *testing.T) string { return s.pool.balance(t, by) }
 			}
-			c := crowd{dialect: inSession, url: url(t), chains: crowdSize, clients: clients}
-			var shares []int
-			r := c.inTurn(t, func() {
-				shares = s.pool.shares()
+			c := crowd{dialect: inSession, url: url(t), chains: crowdSize, clients: clients, keep: clients == 0}
+			return s.pool.walked(t, c, func() {
 				if happens != nil {
 					happens(s)
 				}
 			})
-			return r, shares
 		}
 	}
 	return []migrationRow{
 		{name: "sessions, 1 replica", run: behind(1, inTurn, 1, nil)},
 		{name: "sessions, 1 replica, restarted", run: behind(1, inTurn, 1, (*sessionReplicas).restart), lost: 40, again: 40, saw: gone},
+		{name: "sessions, 2 replicas in turn, connections kept", run: behind(2, inTurn, 0, nil)},
 		{name: "sessions, 2 replicas in turn", run: behind(2, inTurn, 1, nil), lost: 40, saw: gone},
-		{name: "sessions, 2 replicas at random", run: behind(2, atRandom, 1, nil), lost: 40, saw: gone},
+		{name: "sessions, 2 replicas at random", run: behind(2, atRandom, 1, nil), lost: 40, again: 1, saw: gone},
 		{name: "sessions, sticky by client, 1 client address", run: behind(2, sticky, 1, nil)},
 		{name: "sessions, sticky by client, 3 client addresses", run: behind(2, sticky, 3, nil)},
 		{name: "sessions, sticky by client, 3, one replica killed", run: behind(2, sticky, 3, (*sessionReplicas).killOne), lost: 27, again: 27, saw: gone},
@@ -116,8 +115,15 @@ func sessionRows() []migrationRow {
 	}
 }
 
-// gatewayRows are those of the gateway.
-func gatewayRows() []migrationRow { return nil }
+// walked walks a crowd in turn and returns the replicas' shares up to the middle
+// as well.
+func (p *pool) walked(t *testing.T, c crowd, happens func()) (r result, shares []int) {
+	r = c.inTurn(t, func() {
+		shares = p.shares()
+		happens()
+	})
+	return r, shares
+}
 
 // sessionReplicas are replicas of the session-era server.
 type sessionReplicas struct {

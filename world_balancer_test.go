@@ -119,12 +119,14 @@ func (p *pool) settle(session string, n int) {
 func (p *pool) shares() (percent []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := 0
+	all, before := 0, 0
 	for _, r := range p.replicas {
 		all += r.taken
 	}
-	for _, r := range p.replicas {
-		percent = append(percent, (100*r.taken+all/2)/max(all, 1))
+	for _, r := range p.replicas { // rounded so that the sum is 100
+		share := func(n int) int { return (200*n + all) / (2 * all) }
+		percent = append(percent, share(before+r.taken)-share(before))
+		before += r.taken
 	}
 	return percent
 }

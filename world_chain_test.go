@@ -43,8 +43,7 @@ func withHandle(mode string, modern bool) dialect {
 	return d
 }
 
-// A chain is one client's calls about one counter, each on a connection of its
-// own.
+// A chain is one client's calls about one counter.
 type chain struct {
 	dialect
 	url  string
@@ -61,15 +60,6 @@ type tally struct {
 	sent, right atomic.Int64
 	retried     atomic.Int64 // connection errors, each retried once
 	twice       atomic.Int64 // increments that had been made when they were retried
-}
-
-// newChain returns a chain that comes from a client address.
-func newChain(d dialect, url, client string, all *tally) *chain {
-	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
-	return &chain{dialect: d, url: url, tally: all, http: &http.Client{
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext},
-		Timeout:   patience,
-	}}
 }
 
 // walk takes steps until one fails, and returns what the client saw then; "" when
@@ -207,7 +197,9 @@ type crowd struct {
 	dialect
 	url     string
 	chains  int
-	clients int // client addresses they come from
+	clients int // client addresses they come from; 0 = 1
+
+	keep bool // each keeps its connection; else each call has a new one
 }
 
 // A result is what became of a crowd.
@@ -219,8 +211,15 @@ type result struct {
 	saw            string
 }
 
-func (c crowd) chain(i int, all *tally) *chain {
-	return newChain(c.dialect, c.url, fmt.Sprintf("127.0.0.%d", 2+i%max(c.clients, 1)), all)
+// chain returns the chain of a number.
+func (c crowd) chain(t *testing.T, i int, all *tally) *chain {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%max(c.clients, 1)))}}
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: !c.keep, DialContext: dialer.DialContext},
+		Timeout:   patience,
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	return &chain{dialect: c.dialect, url: c.url, tally: all, http: client}
 }
 
 // inTurn walks one chain after the other up to the middle, has something happen,
@@ -231,7 +230,7 @@ func (c crowd) inTurn(t *testing.T, happens func()) (r result) {
 	all, anew := &tally{}, &tally{}
 	chains, saws := make([]*chain, c.chains), make([]string, c.chains)
 	for i := range chains {
-		chains[i] = c.chain(i, all)
+		chains[i] = c.chain(t, i, all)
 		saws[i] = chains[i].walk(c.before)
 	}
 	if happens != nil {
@@ -247,7 +246,7 @@ func (c crowd) inTurn(t *testing.T, happens func()) (r result) {
 		if saw == "" {
 			continue
 		}
-		if second := c.chain(i, anew); second.walk(c.before) == "" && second.walk(c.after) == "" {
+		if second := c.chain(t, i, anew); second.walk(c.before) == "" && second.walk(c.after) == "" {
 			r.again++
 		}
 	}
@@ -265,7 +264,7 @@ func (c crowd) atOnce(t *testing.T, happens func()) (r result) {
 	for range 8 {
 		walking.Go(func() {
 			for i := range turns {
-				chain := c.chain(i, all)
+				chain := c.chain(t, i, all)
 				if saws[i] = chain.walk(c.before); saws[i] == "" {
 					saws[i] = chain.walk(c.after)
 				}
