@@ -47,7 +47,7 @@ func TestMigration(t *testing.T) {
 			}
 			lines = append(lines, r.line(row.name, shares))
 			if r.retried > 0 {
-				remarks = append(remarks, fmt.Sprintf("%s: %d connection errors, retried once each; %d increments were made twice for that", row.name, r.retried, r.twice))
+				remarks = append(remarks, fmt.Sprintf("(%s: %d calls broke off and were repeated, %d of which were made twice)", row.name, r.retried, r.twice))
 			}
 		})
 	}
@@ -76,7 +76,12 @@ func (r result) line(name string, shares []int) string {
 	if r.lost > 0 {
 		again = fmt.Sprint(r.again)
 	}
-	return migrationLine(name, fmt.Sprint(r.sent), fmt.Sprint(r.right), fmt.Sprint(r.lost), again, strings.Join(parts, ":"), r.saw)
+	const width = 75
+	saw := r.saw
+	if len(saw) > width {
+		saw = saw[:width] + "…"
+	}
+	return migrationLine(name, fmt.Sprint(r.sent), fmt.Sprint(r.right), fmt.Sprint(r.lost), again, strings.Join(parts, ":"), saw)
 }
 
 // sessionRows are those of the session-era server.

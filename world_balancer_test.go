@@ -13,7 +13,7 @@ import (
 )
 
 // A pool is the replicas behind a balancer. One that cannot be reached is left out
-// from then on, as an orchestrator removes an endpoint.
+// from then on, and who was to go there goes to another.
 type pool struct {
 	mu       sync.Mutex
 	replicas []poolReplica
@@ -156,19 +156,15 @@ func (p *pool) balance(t *testing.T, by choice) string {
 	return "http://" + listener.Addr().String()
 }
 
-// connect ties a client to a replica. When that is not there the client is cut
-// off.
+// connect ties a client to a replica.
 func (p *pool) connect(client net.Conn, by choice) {
 	defer client.Close()
 	host, _, _ := net.SplitHostPort(client.RemoteAddr().String())
-	n, addr := p.choose(by, host)
-	replica, err := net.Dial("tcp", addr)
-	if err != nil {
-		p.lose(n)
+	replica := p.dial(by, host)
+	if replica == nil {
 		return
 	}
 	defer replica.Close()
-	p.took(n)
 	var back sync.WaitGroup
 	back.Go(func() {
 		io.Copy(client, replica)
@@ -177,6 +173,20 @@ func (p *pool) connect(client net.Conn, by choice) {
 	io.Copy(replica, client)
 	replica.Close()
 	back.Wait()
+}
+
+// dial connects to a replica, nil when none is there.
+func (p *pool) dial(by choice, client string) net.Conn {
+	for range p.replicas {
+		n, addr := p.choose(by, client)
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			p.took(n)
+			return conn
+		}
+		p.lose(n)
+	}
+	return nil
 }
 
 // sessionHeader is what a session-era client and server know their session by.
