@@ -221,12 +221,13 @@ func TestRecord(t *testing.T) {
 
 func TestTheLargestState(t *testing.T) {
 	state := strings.Repeat("1", 1<<20)
+	b := Binding{strings.Repeat("r", 60<<10), "s", "p"}
 	eachStore(t, func(t *testing.T, s probedStore) {
 		k := NewStored(s)
-		handle := create(t, k, here, time.Hour, state)
-		wantState(t, k, here, handle, state)
-		update(t, k, here, open(t, k, here, handle), time.Hour, state[1:]+"2")
-		wantState(t, k, here, handle, state[1:]+"2")
+		handle := create(t, k, b, time.Hour, state)
+		wantState(t, k, b, handle, state)
+		update(t, k, b, open(t, k, b, handle), time.Hour, state[1:]+"2")
+		wantState(t, k, b, handle, state[1:]+"2")
 	})
 }
 
@@ -267,6 +268,24 @@ func TestCallerThatLeft(t *testing.T) {
 			t.Errorf("%s: %v, want the context's error", name, err)
 		}
 	}
+}
+
+func TestRedisThatIsAway(t *testing.T) {
+	redis := startRedis(t)
+	k := NewStored(redis.conn)
+	handle := create(t, NewStored(redis), here, time.Hour, "1")
+	redis.server.Kill()
+	for name, err := range allOperations(t.Context(), k) {
+		t.Run(name, func(t *testing.T) {
+			wantError(t, err, Unavailable, "state store unavailable, try again")
+			if errors.Unwrap(err) == nil {
+				t.Error("the cause is lost")
+			}
+		})
+	}
+	redis.server.Restart() // empty
+	_, err := NewStored(redis).Open(t.Context(), here, handle)
+	wantError(t, err, Unknown, notValid)
 }
 
 // Only what a Stored opened can be updated by one.
