@@ -67,7 +67,7 @@ func withRoutes(keys ...string) *fakeRegistry {
 func options() Options {
 	return Options{
 		Identity: "tollgate",
-		Info:     Info{"v1", "abc", "go1", []string{"2026-07-28"}},
+		Info:     Info{"v1", "abc", "go1", []string{"2026-07-28"}, nil},
 		Registry: withRoutes("claims", "lab!"),
 		Level:    new(slog.LevelVar),
 	}
