@@ -60,6 +60,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 // it, in the log and at last by a dump of everything that runs.
 func TestNoSecretGetsOutWhileNothingCanBeReached(t *testing.T) {
 	w := newTalkativeWorld(t)
+	w.keysInFile = true
 	redis := w.startRedis(t)
 	for name, redisURL := range map[string]string{
 		"wrong password": w.redisURL(redis.Addr(), w.redisUser, w.secrets.add("a wrong password", forNobody)),
@@ -201,6 +202,9 @@ func (w *talkativeWorld) searchViews(t *testing.T, g *gateway) {
 			t.Errorf("%s: status %d, %.200s", path, a.status, a.body)
 		}
 		w.secrets.search(t, path, inView, fmt.Sprint(a.header)+a.body)
+	}
+	if a := g.management(t, http.MethodGet, "/actuator/info"); !strings.Contains(a.body, `"handleKeys":[{"id":"signs",`) || !strings.Contains(a.body, `{"id":"verifies",`) {
+		t.Errorf("the keys of handles are not in use: %s", a.body)
 	}
 	a := g.management(t, http.MethodPost, "/actuator/refresh/faulty")
 	w.secrets.search(t, "a refresh", inView, fmt.Sprint(a.header)+a.body)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"compress/gzip"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,6 +28,8 @@ type talkativeWorld struct {
 	spans   []byte // what the collector of traces was sent
 
 	token, redisUser, redisPassword, otlp string
+	handleKeys                            string // as TOLLGATE_HANDLE_KEYS has them
+	keysInFile                            bool   // the configuration names a file with handleKeys
 	path, prefix, host, address           string // of Tool Services
 	body, said                            string // what faulty origins say, in bodies and in headers
 	result, query                         string
@@ -40,6 +43,7 @@ func newTalkativeWorld(t *testing.T) *talkativeWorld {
 	w.redisUser = w.secrets.addName("Redis' user", forNobody)
 	w.redisPassword = w.secrets.add("Redis' password", forNobody)
 	w.otlp = w.secrets.add("a token in the OTLP endpoint", forNobody)
+	w.handleKeys = w.newHandleKey("signs") + "," + w.newHandleKey("verifies")
 	w.query = w.secrets.add("the query of a URL", forNobody)
 	w.said = w.secrets.add("a header of an origin", forNobody)
 	w.body = w.secrets.add("a body of an origin that failed", forAgent)
@@ -52,6 +56,13 @@ func newTalkativeWorld(t *testing.T) *talkativeWorld {
 	w.server = httptest.NewServer(w)
 	t.Cleanup(w.server.Close)
 	return w
+}
+
+// newHandleKey makes a key that is a sentinel, whether it is seen as it is written
+// down or as the bytes it stands for.
+func (w *talkativeWorld) newHandleKey(id string) string {
+	secret := w.secrets.add("the key that "+id, forNobody)
+	return id + ":" + base64.StdEncoding.EncodeToString([]byte(secret+secret))
 }
 
 // ServeHTTP implements http.Handler.
@@ -259,7 +270,13 @@ var passedHeaders = []string{"guid", "x-request-id", "mcp-session-id", "employee
 func (w *talkativeWorld) config(t *testing.T, origin, redisURL string) (path string, env []string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tollgate.yaml")
-	writeFile(t, path, `
+	keys := "TOLLGATE_HANDLE_KEYS=" + w.handleKeys
+	handles := ""
+	if w.keysInFile {
+		writeFile(t, filepath.Join(filepath.Dir(path), "handle-keys"), w.handleKeys)
+		keys, handles = "TOLLGATE_HANDLE_KEYS=", "\nhandles: {keysFile: handle-keys}"
+	}
+	writeFile(t, path, handles+`
 shutdown: {delay: 0s}
 redis: {url: "${REDIS_URL}"}
 telemetry: {otlpEndpoint: "${OTLP_URL}"}
@@ -276,5 +293,6 @@ registry:
 		"PORTAL_URL=" + origin + "/registry?key=" + url.QueryEscape(w.query),
 		"REDIS_URL=" + redisURL,
 		"OTLP_URL=" + origin + "/traces/" + url.PathEscape(w.otlp),
+		keys,
 	}
 }
