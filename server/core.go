@@ -10,6 +10,7 @@ import (
 	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/registry/schema"
+	"tollgate/server/handle"
 	"tollgate/server/upstream"
 )
 
@@ -20,6 +21,8 @@ type core struct {
 	upstream *upstream.Client
 	observer Observer // nil: none
 	log      *slog.Logger
+
+	keepers map[registry.StateMode]handle.Keeper // nil values: of modes that are not served
 }
 
 // list is a snapshot's tool list as one JSON array, and how long it may be

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Store keeps stored states. Every operation bounds its own time. Implementations
-// are safe for concurrent use.
+// Store keeps stored states. Keys, values and prefixes are not empty; values belong
+// to the store once given to it, and nobody modifies one that it returned. Every
+// operation bounds its own time. Implementations are safe for concurrent use.
 type Store interface {
-	// Get returns the value of a key of at most limit bytes; nil, nil when there is
-	// none.
+	// Get returns the value of a key; nil, nil when there is none. One of more than
+	// limit bytes is an error.
 	Get(ctx context.Context, key string, limit int) ([]byte, error)
 
-	// SetFor stores a value until ttl is over.
+	// SetFor stores a value until ttl is over, whatever is there.
 	SetFor(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
 	// Swap stores a value until ttl is over, if the value that is there begins with
