@@ -127,7 +127,7 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (er
 		Routes:    c.StaticRoutes(),
 		OnlyRoute: p.purpose.only,
 		Store:     p.store(),
-		States:    registry.States{Signed: p.states.signed != nil, Stored: p.states.stored != nil},
+		States:    registry.StateSupport{Signed: p.states.signed != nil, Stored: p.states.stored != nil},
 		Signer:    p.states.signer(),
 		Transport: p.upstream.Transport(p.portalHost()...),
 		Logger:    log,

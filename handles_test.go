@@ -239,7 +239,7 @@ func TestStdioKeepsStatesByItself(t *testing.T) {
 			service := newStatefulService(t, mode)
 			stdin := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create","arguments":{},%s}}`+"\n", modernMeta)
 			o := command{args: []string{"stdio", "--route", "first", "--config", service.config(t)}, stdin: stdin}.run(t)
-			if o.code != 0 || !strings.Contains(o.stdout, `"count":1`) || strings.Count(o.stdout, "\n") != 1 {
+			if o.code != 0 || !strings.Contains(o.stdout, `\"count\":1`) || strings.Count(o.stdout, "\n") != 1 {
 				t.Errorf("exit code %d, %s%s", o.code, o.stdout, o.stderr)
 			}
 			if got := strings.Count(o.stderr, "ends with this process") + strings.Count(o.stderr, "memory of this process"); got != min(1, len(warning)) || !strings.Contains(o.stderr, warning) {
