@@ -3,6 +3,7 @@ package handle
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -62,7 +63,7 @@ func (s *Signed) Open(_ context.Context, b Binding, handle string) (Opened, erro
 	}
 	payload, ok := decode(parts[2])
 	mac, macOK := decode(parts[3])
-	if !ok || !macOK {
+	if !ok || !macOK || len(mac) != sha256.Size {
 		return Opened{}, invalid(Malformed)
 	}
 	valid, known := s.keys.Verify(signedVersion, parts[1], signedData(payload, b), mac)
