@@ -33,6 +33,7 @@ type talkativeWorld struct {
 	path, prefix, host, address           string // of Tool Services
 	body, said                            string // what faulty origins say, in bodies and in headers
 	result, query                         string
+	signedState, storedState              string
 	asked                                 atomic.Int64 // how often the Portal was, with its token
 }
 
@@ -48,6 +49,8 @@ func newTalkativeWorld(t *testing.T) *talkativeWorld {
 	w.said = w.secrets.add("a header of an origin", forNobody)
 	w.body = w.secrets.add("a body of an origin that failed", forAgent)
 	w.result = w.secrets.add("a result", forAgent)
+	w.signedState = w.secrets.add("a state in its handle", forAgent)
+	w.storedState = w.secrets.add("a state in a store", forNobody)
 	w.path = w.secrets.addName("a path", forOperator)
 	w.prefix = w.secrets.addName("a prefix", forOperator)
 	w.host = w.secrets.addName("a host", forOperator)
@@ -178,6 +181,13 @@ func (w *talkativeWorld) answerManifest(to http.ResponseWriter, r *http.Request,
 		}
 		tools = append(tools, tool("echo", ""), tool("typed", `,"outputSchema":{"type":"object","required":["rows"],"properties":{"rows":{"type":"array"}}}`))
 		tools = append(tools, strings.Replace(tool("hold", ""), "500", "30000", 1))
+		for _, mode := range []string{"signed", "stored"} {
+			state := func(tool, state string) string {
+				return strings.Replace(tool, `"_meta":{`, fmt.Sprintf(`"_meta":{"state":{"mode":%q,%s},`, mode, state), 1)
+			}
+			tools = append(tools, state(tool("keep-"+mode, ""), `"field":"handle"`),
+				strings.Replace(state(tool("use-"+mode, ""), `"argument":"handle"`), `"properties":{`, `"properties":{"handle":{"type":"string"},`, 1))
+		}
 	case "garbage":
 		io.WriteString(to, w.body)
 		return
@@ -214,6 +224,14 @@ func (w *talkativeWorld) answerCall(to http.ResponseWriter, r *http.Request, too
 	switch tool {
 	case "echo":
 		w.answerEcho(to, r, body)
+	case "keep-signed":
+		fmt.Fprintf(to, `{"handle":%q}`, w.signedState)
+	case "keep-stored":
+		fmt.Fprintf(to, `{"handle":{"kept":%q}}`, w.storedState)
+	case "use-signed":
+		fmt.Fprintf(to, `{"used":%t}`, string(body) == fmt.Sprintf(`{"handle":%q}`, w.signedState))
+	case "use-stored":
+		fmt.Fprintf(to, `{"used":%t}`, string(body) == fmt.Sprintf(`{"handle":{"kept":%q}}`, w.storedState))
 	case "hold":
 		w.held <- struct{}{}
 		select {
