@@ -41,8 +41,8 @@ func TestMistakesInKeysAreToldWithoutTheKeys(t *testing.T) {
 		"no base64":              {good + "," + unfinished, []string{"key number 2: what follows the colon is not base64"}},
 		"no id":                  {strings.Repeat(piece, 4) + "qrs=", []string{"key number 1: want ID:BASE64"}},
 		"the secret as an id":    {strings.Repeat(piece, 4) + ":" + good, []string{"key number 1: the id before the colon must be"}},
-		"one id twice":           {good + " " + good, []string{"key number 2: the id good is there twice"}},
-		"all of it":              {short + "," + good + "," + piece + "," + good, []string{"key number 1: has 8 bytes", "key number 3: want ID:BASE64", "key number 4: the id good"}},
+		"one id twice":           {good + " " + good, []string{"key number 2: a key before it has the same id"}},
+		"all of it":              {short + "," + good + "," + piece + "," + good, []string{"key number 1: has 8 bytes", "key number 3: want ID:BASE64", "key number 4: a key before it has the same id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFile, file := "", filepath.Join(t.TempDir(), "handle-keys")
