@@ -135,7 +135,10 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 
 	// The result. Handle out: a handle takes the place of the new state.
 	result = upstream.Map(in.route, tool, answer, !in.modern, state.sealer(ctx))
-	return result, state.left()
+	if err := state.left(); err != nil {
+		return upstream.Result{}, err
+	}
+	return result, nil
 }
 
 // checkArguments bounds the arguments and gives absent ones their meaning.

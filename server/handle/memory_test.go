@@ -146,7 +146,7 @@ func (m *modelledMemory) there(key string) int {
 
 // step does one thing or another.
 func (m *modelledMemory) step(t *testing.T, random *rand.Rand) {
-	key := fmt.Sprint(random.IntN(200))
+	key := fmt.Sprint(random.IntN(400))
 	value := mebibyte[:1+random.IntN(4)]
 	if random.IntN(2) == 0 {
 		value = mebibyte[:1<<19+random.IntN(1<<19)]
@@ -173,7 +173,7 @@ func (m *modelledMemory) step(t *testing.T, random *rand.Rand) {
 			t.Fatalf("%d bytes, %v; want %d", len(got), err, there)
 		}
 	case 3:
-		time.Sleep(time.Duration(random.IntN(int(300 * time.Millisecond))))
+		time.Sleep(time.Duration(random.IntN(int(100 * time.Millisecond))))
 	}
 	if stored {
 		m.model[key] = modelled{len(value), time.Now().Add(ttl)}
