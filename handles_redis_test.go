@@ -26,13 +26,9 @@ func TestStoredStatesWhileRedisIsAway(t *testing.T) {
 			memo := g.do(t, "notes", "memo_write", `{"text":"a"}`)
 
 			// It goes while a call is at the Tool Service.
-			world.onCall(t, func(tool string) {
-				if tool == "memo_append" {
-					outage.begin(redis)
-				}
-			})
-			g.try(t, "notes", "memo_append", fmt.Sprintf(`{"sticker":%q,"text":"b"}`, memo.Sticker)).
-				wantRefused(t, "an update under way", storeAwayOut)
+			update := world.hold(t, g, "notes", "memo_append", fmt.Sprintf(`{"sticker":%q,"text":"b"}`, memo.Sticker))
+			outage.begin(redis)
+			update().wantRefused(t, "an update under way", storeAwayOut)
 
 			for range 20 {
 				unreached := world.unreached()
@@ -74,6 +70,39 @@ func TestStoredStatesWhileRedisIsAway(t *testing.T) {
 				t.Errorf("the log warns of more than that: %q", lines)
 			}
 		})
+	}
+}
+
+// hold calls a tool and returns once the call is at the Tool Service. What it
+// returns lets the Tool Service answer, and returns the answer.
+func (w *stateWorld) hold(t *testing.T, g *gateway, route, tool, arguments string) func() stateful {
+	t.Helper()
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	w.onCall(t, func(name string) {
+		if name == tool {
+			arrived <- struct{}{}
+			<-release
+		}
+	})
+	done := make(chan struct{})
+	var a stateful
+	var err error
+	go func() {
+		defer close(done)
+		a, err = g.ask(true, route, tool, arguments)
+	}()
+	select {
+	case <-arrived:
+	case <-done:
+		t.Fatalf("the call did not reach the Tool Service: %v, %s", err, a.raw)
+	}
+	return func() stateful {
+		t.Helper()
+		close(release)
+		if <-done; err != nil {
+			t.Fatal(err)
+		}
+		return a
 	}
 }
 

@@ -25,6 +25,15 @@ func TestHandlesHoldOnEveryReplica(t *testing.T) {
 	t.Run("what each keeps by itself is lost", func(t *testing.T) { compareCounters(t, replicas) })
 	t.Run("two updates at once", func(t *testing.T) { updateAtOnce(t, world, replicas) })
 	t.Run("time to live", func(t *testing.T) { followTTL(t, replicas, redis) })
+	t.Run("size", func(t *testing.T) { bound(t, replicas) })
+	t.Run("an old signed handle is the old state", func(t *testing.T) {
+		made := replicas[0].do(t, "state", "counter.signed.create", `{}`)
+		for _, g := range replicas {
+			if a := g.do(t, "state", "counter.signed.increment", handleIs(made.Handle)); a.Count != 1 {
+				t.Errorf("got %s", a.raw)
+			}
+		}
+	})
 	t.Run("fingerprints", func(t *testing.T) {
 		if a, b := fingerprints(t, replicas[0]), fingerprints(t, replicas[1]); a != b || !strings.Contains(a, `"id":"k1"`) {
 			t.Errorf("replicas with the same key show %s and %s", a, b)
@@ -186,6 +195,21 @@ func followTTL(t *testing.T, replicas []*gateway, redis *redistest.Server) {
 	}
 	if a := replicas[0].do(t, "notes", "memo_read", stickerIs(made.Sticker)); a.Text != "ab" {
 		t.Errorf("after the update: %s", a.raw)
+	}
+}
+
+// bound stores a state that is too large for a signed handle.
+func bound(t *testing.T, replicas []*gateway) {
+	text := strings.Repeat("x", 5000)
+	arguments := `{"text":` + quoted(text) + `}`
+	a := replicas[0].try(t, "notes", "note_write", arguments)
+	if !a.Result.IsError || !strings.HasPrefix(a.says(), "The Tool Service did run, but its new state was not kept: the state makes a signed handle of ") ||
+		!strings.HasSuffix(a.says(), " bytes, more than the 1024 one may have; the Tool Service has to declare mode stored.") {
+		t.Errorf("signed: got %.600s", a.raw)
+	}
+	memo := replicas[0].do(t, "notes", "memo_write", arguments).Sticker
+	if a := replicas[1].do(t, "notes", "memo_read", stickerIs(memo)); a.Text != text {
+		t.Errorf("stored: got %.600s", a.raw)
 	}
 }
 
