@@ -106,4 +106,4 @@ func (w *stateWorld) hold(t *testing.T, g *gateway, route, tool, arguments strin
 	}
 }
 
-const storeAwayWarning = "state store"
+const storeAwayWarning = "the state store is unavailable"

@@ -270,7 +270,7 @@ func TestHandlesOfOtherKeysAreNotValid(t *testing.T) {
 
 const (
 	memoryStore       = "handles: {memoryStore: true}"
-	unknownKeyWarning = "replicas may hold different keys"
+	unknownKeyWarning = "replicas may have different keys"
 )
 
 // TestHandlesOutliveTheRotationOfKeys: with the key that signed it, a handle is

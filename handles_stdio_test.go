@@ -55,6 +55,15 @@ func (p *stdioProcess) send(t *testing.T, line string) {
 	}
 }
 
+// hello begins a session of the older era.
+func (p *stdioProcess) hello(t *testing.T) {
+	t.Helper()
+	id := newID()
+	p.send(t, strings.Replace(conversations["2025-11-25"][0], `"id":1`, `"id":`+id, 1))
+	p.stdout.await(t, p.exited, `"id":`+id+`,`)
+	p.send(t, conversations["2025-11-25"][1])
+}
+
 // ask calls a tool.
 func (p *stdioProcess) ask(t *testing.T, modern bool, tool, arguments string) stateful {
 	t.Helper()
@@ -152,6 +161,6 @@ func TestStdioKeepsStatesWhileItRuns(t *testing.T) {
 
 // What is warned of: a key and a store that end with the process.
 const (
-	ephemeralWarning = "random key"
-	memoryWarning    = "in memory"
+	ephemeralWarning = "signed by a key that ends with this process"
+	memoryWarning    = "stored in the memory of this process"
 )

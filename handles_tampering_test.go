@@ -256,51 +256,59 @@ func TestPiecesAreFound(t *testing.T) {
 // reach none.
 func TestNoMemberSmugglesAState(t *testing.T) {
 	world := newStateWorld(t)
-	g := world.gateway(t, handleKey("k1"), memoryStore)
-	stdio := startStdio(t, command{args: []string{"stdio", "--route", "notes", "--config", world.config(t, memoryStore)}, env: []string{"TOLLGATE_HANDLE_KEYS=" + handleKey("k1")}})
-	relay := startStdio(t, command{args: []string{"stdio", "--url", g.URL + "/mcp/notes"}})
-	overLines := func(p *stdioProcess) func(tool, arguments string, modern bool) (stateful, error) {
-		if p == relay {
-			p.send(t, conversations["2025-11-25"][0])
-		}
+	keys := handleKey("k1")
+	g := world.gateway(t, keys, memoryStore)
+	overLines := func(c command) func(tool, arguments string, modern bool) (stateful, error) {
+		// One client speaks one era.
+		modernClient, legacyClient := startStdio(t, c), startStdio(t, c)
+		legacyClient.hello(t)
 		return func(tool, arguments string, modern bool) (stateful, error) {
-			return p.ask(t, modern, tool, arguments), nil
+			if modern {
+				return modernClient.ask(t, true, tool, arguments), nil
+			}
+			return legacyClient.ask(t, false, tool, arguments), nil
 		}
 	}
 	for name, ask := range map[string]func(tool, arguments string, modern bool) (stateful, error){
 		"http": func(tool, arguments string, modern bool) (stateful, error) {
 			return g.ask(modern, "notes", tool, arguments)
 		},
-		"stdio": overLines(stdio),
-		"relay": overLines(relay),
+		"stdio": overLines(command{args: []string{"stdio", "--route", "notes", "--config", world.config(t)}, env: []string{"TOLLGATE_HANDLE_KEYS=" + keys}}),
+		"relay": overLines(command{args: []string{"stdio", "--url", g.URL + "/mcp/notes"}}),
 	} {
-		for _, kind := range []string{"note", "memo"} {
-			a, err := ask(kind+"_write", `{"text":"true"}`, true)
-			if err != nil || a.Sticker == "" {
-				t.Fatalf("%s: %v in %s", name, err, a.raw)
-			}
-			for what, arguments := range smuggled(a.Sticker, `{"text":"false"}`) {
-				for _, modern := range []bool{true, false} {
-					for _, tool := range []string{"_read", "_append"} {
-						unreached := world.unreached()
-						a, err := ask(kind+tool, arguments, modern)
+		for _, modern := range []bool{true, false} {
+			for _, kind := range []string{"note", "memo"} {
+				t.Run(fmt.Sprintf("%s/modern %v/%s", name, modern, kind), func(t *testing.T) {
+					refuseSmuggled(t, world, kind, name == "http" && modern, func(tool, arguments string) stateful {
+						a, err := ask(tool, arguments, modern)
 						if err != nil {
 							t.Fatal(err)
 						}
-						wantStatus := 0
-						if name == "http" {
-							if wantStatus = 200; modern {
-								wantStatus = 400
-							}
-						}
-						if a.Error == nil || a.Error.Code != -32602 || a.status != wantStatus {
-							t.Errorf("%s, %s%s, modern %v: %s: status %d, %s", name, kind, tool, modern, what, a.status, a.raw)
-						}
-						unreached(t)
-					}
-				}
+						return a
+					})
+				})
 			}
 		}
+	}
+}
+
+func refuseSmuggled(t *testing.T, world *stateWorld, kind string, badRequest bool, ask func(tool, arguments string) stateful) {
+	sticker := ask(kind+"_write", `{"text":"true"}`).Sticker
+	for what, arguments := range smuggled(sticker, `{"text":"false"}`) {
+		for _, tool := range []string{"_read", "_append"} {
+			unreached := world.unreached()
+			a := ask(kind+tool, arguments)
+			if a.Error == nil || a.Error.Code != -32602 || a.Result != nil {
+				t.Errorf("%s, %s: %s", tool, what, a.raw)
+			}
+			if a.status != 0 && (a.status == 400) != badRequest {
+				t.Errorf("%s, %s: status %d", tool, what, a.status)
+			}
+			unreached(t)
+		}
+	}
+	if a := ask(kind+"_read", stickerIs(sticker)); a.Text != "true" {
+		t.Errorf("the handle itself: %s", a.raw)
 	}
 }
 
