@@ -31,6 +31,9 @@ func TestStoredStatesWhileRedisIsAway(t *testing.T) {
 			update().wantRefused(t, "an update under way", storeAwayOut)
 
 			for range 20 {
+				if t.Failed() {
+					break
+				}
 				unreached := world.unreached()
 				for _, tool := range []string{"counter.stored.read", "counter.stored.increment"} {
 					g.try(t, "state", tool, handleIs(stored.Handle)).wantRefused(t, tool, storeAwayIn)
@@ -50,7 +53,7 @@ func TestStoredStatesWhileRedisIsAway(t *testing.T) {
 			outage.end(redis)
 			for late := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // between two looks
 				a := g.try(t, "state", "counter.stored.create", `{}`)
-				if !a.Result.IsError {
+				if !a.Result.IsError || t.Failed() {
 					break
 				}
 				if a.wantRefused(t, "before Redis is back", storeAwayOut); time.Now().After(late) {

@@ -47,8 +47,12 @@ func TestTamperedHandlesAreNotValid(t *testing.T) {
 	t.Run("tampered", func(t *testing.T) {
 		unreached := world.unreached()
 		var expected string
+		faults := 0
 		look := func(what, route, tool, handle string) {
 			t.Helper()
+			if faults > 5 {
+				return
+			}
 			a, err := g.ask(true, route, tool, stickerIs(handle))
 			if err != nil {
 				t.Fatal(err)
@@ -58,6 +62,7 @@ func TestTamperedHandlesAreNotValid(t *testing.T) {
 				expected = a.raw
 			}
 			if a.status != 200 || a.raw != expected {
+				faults++
 				t.Errorf("%s: status %d, %.600s\nwant %s", what, a.status, a.raw, expected)
 			}
 		}

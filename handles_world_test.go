@@ -153,7 +153,7 @@ func noteTools(service string) string {
 		read    = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`
 		text    = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
 		sticker = `{"type":"object","properties":{"sticker":{"type":"string"}},"required":["sticker"]}`
-		both    = `{"type":"object","properties":{"sticker":{"type":"string"},"text":{"type":"string"}},"required":["sticker","text"]}`
+		both    = `{"type":"object","properties":{"sticker":{"type":"string"},"text":{"type":"string"}},"required":["sticker"]}`
 	)
 	var tools []string
 	for kind, mode := range map[string]string{"note": "signed", "memo": "stored"} {
@@ -342,8 +342,8 @@ const (
 	notValidSticker = `The argument "sticker": the handle is not valid here; create a new one. Nothing was called.`
 	expiredSticker  = `The argument "sticker": the handle expired after 1 s; create a new one. Nothing was called.`
 	storeAwayIn     = `The argument "handle": state store unavailable, try again. Nothing was called.`
-	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again.`
-	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again.`
+	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again`
+	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again`
 )
 
 // warnings are the lines of the log that warn, or worse, and contain part.
