@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"tollgate/redistest"
@@ -44,6 +45,22 @@ func TestHandlesHoldOnEveryReplica(t *testing.T) {
 			t.Errorf("a replica warns: %s", line)
 		}
 	}
+	t.Run("replicas die", func(t *testing.T) {
+		made := map[string]string{}
+		for _, mode := range []string{"signed", "stored"} {
+			made[mode] = replicas[0].do(t, "state", "counter."+mode+".create", `{}`).Handle
+		}
+		for _, g := range replicas {
+			g.signal(t, syscall.SIGKILL)
+			g.wait(t)
+		}
+		g := world.gateway(t, keys, atRedis(redis.URL()))
+		for mode, handle := range made {
+			if a := g.do(t, "state", "counter."+mode+".increment", handleIs(handle)); a.Count != 1 {
+				t.Errorf("%s: a new replica says %s", mode, a.raw)
+			}
+		}
+	})
 }
 
 // runChains runs create, increment, increment, read so many times, each call

@@ -66,13 +66,16 @@ func TestTamperedHandlesAreNotValid(t *testing.T) {
 				t.Errorf("%s: status %d, %.600s\nwant %s", what, a.status, a.raw, expected)
 			}
 		}
-		for what, handle := range tampered(note, foreign) {
-			look("note: "+what, "notes", "note_read", handle)
-			look("note, update: "+what, "notes", "note_append", handle)
-		}
-		for what, handle := range tampered(memo, "s1."+base64.RawURLEncoding.EncodeToString([]byte("made up, 16 byte"))) {
-			look("memo: "+what, "notes", "memo_read", handle)
-			look("memo, update: "+what, "notes", "memo_append", handle)
+		for kind, handles := range map[string]map[string]string{
+			"note": tampered(note, foreign),
+			"memo": tampered(memo, "s1."+base64.RawURLEncoding.EncodeToString([]byte("made up, 16 byte"))),
+		} {
+			turn := 0
+			for what, handle := range handles {
+				tool := kind + []string{"_read", "_append"}[turn%2]
+				look(tool+": "+what, "notes", tool, handle)
+				turn++
+			}
 		}
 		for kind, handle := range map[string]string{"note": note, "memo": memo} {
 			look("another route: "+kind, "copy", kind+"_read", handle)
@@ -98,6 +101,22 @@ func TestTamperedHandlesAreNotValid(t *testing.T) {
 		mac := fresh[len(fresh)-10:]
 		other := strings.TrimSuffix(fresh, mac) + strings.Map(nextLetter, mac)
 		g.try(t, "notes", "note_read", stickerIs(other)).wantRefused(t, "expired and tampered with", notValidSticker)
+	})
+
+	t.Run("unclear results", func(t *testing.T) {
+		for _, mode := range []string{"signed", "stored"} {
+			for _, as := range []string{"state", "missing", "twice", "case", "nested", "array", "text", "error", "rich", "rich-error"} {
+				a := g.try(t, "state-lab", "keep."+mode+".write", fmt.Sprintf(`{"as":%q,"state":{"secret":%q}}`, as, state))
+				secrets.add("a handle made of a result", a.Handle)
+				kept := as == "state" || as == "rich"
+				if kept == a.Result.IsError || kept != (a.Handle != "") {
+					t.Errorf("%s, %s: %s", mode, as, a.raw)
+				}
+				if shown := strings.Contains(a.raw, state); shown && (kept || as == "twice" || as == "case") {
+					t.Errorf("%s, %s: the agent sees the state: %s", mode, as, a.raw)
+				}
+			}
+		}
 	})
 
 	t.Run("nothing is shown", func(t *testing.T) {
