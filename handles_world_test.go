@@ -9,21 +9,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"tollgate/fixtures"
 )
 
-// A stateWorld is a Portal with Tool Services whose tools have state: the demo's
-// counters, two processes of which share an address as replicas do, its basket,
-// and notes, which is there for what the demo has no tool for.
+// A stateWorld is a Portal with Tool Services whose tools have state: the demo's, and
+// notes, which is there for what the demo has no tool for.
 type stateWorld struct {
 	portal   string       // URL of the registry answer
 	received atomic.Int64 // calls that reached a Tool Service
@@ -32,17 +28,25 @@ type stateWorld struct {
 	hook func(tool string) // runs before a call is answered; nil: nothing
 }
 
-func newStateWorld(t *testing.T) *stateWorld {
+// newStateWorld starts the world. behind, if any, is where the demo's counters are
+// reached rather than where they are.
+func newStateWorld(t *testing.T, behind ...func(url string) string) *stateWorld {
 	t.Helper()
-	w := &stateWorld{}
-	demos := []*fixtures.Demo{startDemo(t), startDemo(t)}
-	document, err := demos[0].Portal().Document()
+	w, demo := &stateWorld{}, startDemo(t)
+	document, err := demo.Portal().Document()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"counters", "basket"} {
-		front := w.front(t, demos[0].Service(key).URL(), demos[1].Service(key).URL())
-		document = bytes.ReplaceAll(document, []byte(demos[0].Service(key).URL()), []byte(front))
+		demo.Service(key).OnRequest(func(r fixtures.Request) {
+			if r.Method == http.MethodPost {
+				w.arrive(r.Target)
+			}
+		})
+	}
+	for _, at := range behind {
+		url := demo.Service("counters").URL()
+		document = bytes.ReplaceAll(document, []byte(url), []byte(at(url)))
 	}
 	notes := httptest.NewServer(http.HandlerFunc(w.serveNotes))
 	t.Cleanup(notes.Close)
@@ -78,42 +82,14 @@ func startDemo(t *testing.T) *fixtures.Demo {
 	return demo
 }
 
-// front is the address of a Tool Service with two processes, which get calls in
-// turn.
-func (w *stateWorld) front(t *testing.T, urls ...string) string {
-	t.Helper()
-	// A process closes connections that are idle for long; a POST that meets that
-	// would be lost.
-	transport := &http.Transport{IdleConnTimeout: time.Second, MaxIdleConnsPerHost: 64}
-	var turn atomic.Int64
-	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-		to, err := url.Parse(urls[int(turn.Add(1))%len(urls)])
-		if err != nil {
-			panic(err)
-		}
-		r.SetURL(to)
-	}}
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			w.arrive(r)
-		}
-		proxy.ServeHTTP(rw, r)
-	}))
-	t.Cleanup(func() {
-		server.Close()
-		transport.CloseIdleConnections()
-	})
-	return server.URL
-}
-
 // arrive notes a call.
-func (w *stateWorld) arrive(r *http.Request) {
+func (w *stateWorld) arrive(target string) {
 	w.received.Add(1)
 	w.mu.Lock()
 	hook := w.hook
 	w.mu.Unlock()
 	if hook != nil {
-		hook(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+		hook(target[strings.LastIndexByte(target, '/')+1:])
 	}
 }
 
@@ -179,7 +155,7 @@ func (w *stateWorld) serveNotes(rw http.ResponseWriter, r *http.Request) {
 		io.WriteString(rw, noteTools(service))
 		return
 	}
-	w.arrive(r)
+	w.arrive(r.URL.Path)
 	var call struct {
 		Sticker struct{ Text string }
 		Text    string
@@ -205,7 +181,7 @@ func (w *stateWorld) serveNotes(rw http.ResponseWriter, r *http.Request) {
 // environment has them, "" for none; more are further lines of its configuration.
 func (w *stateWorld) gateway(t *testing.T, keys string, more ...string) *gateway {
 	t.Helper()
-	c := command{args: []string{"--config", w.config(t, more...), "--log-level", "debug"}}
+	c := command{args: []string{"--config", w.config(t, more...)}}
 	if keys != "" {
 		c.env = []string{"TOLLGATE_HANDLE_KEYS=" + keys}
 	}
@@ -244,7 +220,11 @@ type stateful struct {
 var afresh = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 
 // ask calls a tool on a connection of its own.
-func (g *gateway) ask(modern bool, route, tool, arguments string) (a stateful, err error) {
+func (g *gateway) ask(modern bool, route, tool, arguments string) (stateful, error) {
+	return g.askOver(afresh, modern, route, tool, arguments)
+}
+
+func (g *gateway) askOver(client *http.Client, modern bool, route, tool, arguments string) (a stateful, err error) {
 	d := door{modern: modern}
 	req, err := http.NewRequest(http.MethodPost, g.URL+"/mcp/"+route, strings.NewReader(d.call("1", tool, arguments)))
 	if err != nil {
@@ -255,7 +235,7 @@ func (g *gateway) ask(modern bool, route, tool, arguments string) (a stateful, e
 		name, value, _ := strings.Cut(line, ": ")
 		req.Header.Set(name, value)
 	}
-	resp, err := afresh.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return a, err
 	}
@@ -275,11 +255,15 @@ func readStateful(data []byte) (a stateful, err error) {
 	if err := json.Unmarshal(data, &a.rpcAnswer); err != nil {
 		return a, fmt.Errorf("%w in %s", err, data)
 	}
-	if a.Result != nil && a.Result.Structured != nil {
-		if err := json.Unmarshal(a.Result.Structured, &a); err != nil {
-			return a, fmt.Errorf("%w in %s", err, data)
-		}
+	if a.Result == nil {
+		return a, nil
 	}
+	if a.Result.Structured != nil {
+		data = a.Result.Structured
+	} else {
+		data = []byte(a.says())
+	}
+	json.Unmarshal(data, &a) // of another form: it says nothing
 	return a, nil
 }
 
