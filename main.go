@@ -49,6 +49,7 @@ type cli struct {
 	Tools        toolsCmd        `cmd:"" help:"List a route's tools."`
 	Call         callCmd         `cmd:"" help:"Call a tool."`
 	ClientConfig clientConfigCmd `cmd:"" help:"Print the snippet that makes a client use a route."`
+	Key          keyCmd          `cmd:"" help:"Make a key."`
 	Version      versionCmd      `cmd:"" help:"Print version, commit, Go and protocol versions."`
 }
 

@@ -49,6 +49,7 @@ type client interface {
 	GetRange(ctx context.Context, key string, start, end int64) *redis.StringCmd
 	Set(ctx context.Context, key string, value any, expiration time.Duration) *redis.StatusCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
+	redis.Scripter // only EVALSHA, and EVAL when the script is not known
 	Close() error
 }
 

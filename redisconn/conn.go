@@ -6,9 +6,11 @@
 // (client.go). Their errors become an [Error], which holds nothing secret
 // (errors.go). breaker decides who may try (breaker.go). [Conn] puts these
 // together and says once in the log that Redis is away, and once that it is back.
+// What takes more than one command is a script that Redis runs in one step
+// (script.go and the .lua files).
 //
 // What is kept in Redis can be lost at any time; whoever keeps something there
-// has to be well without it.
+// has to be well without it, or to say so.
 package redisconn
 
 import (
@@ -65,8 +67,9 @@ type Options struct {
 // error of their own while Redis is left alone, or with an [*Error]. Nothing in
 // them is secret.
 //
-// While Redis refuses to store, the State is down and [Conn.Set] and [Conn.Ping]
-// leave it alone; [Conn.Get] and [Conn.Delete] go on.
+// While Redis refuses to store, the State is down and all that store leave it
+// alone; [Conn.Get] and [Conn.Delete] go on. A Redis that only refuses to run
+// scripts is up: [Conn.Swap] fails each time, and nothing else does.
 type Conn struct {
 	target     *target
 	prefix     string
@@ -118,7 +121,7 @@ func Open(o Options) (*Conn, error) {
 // method ValueFault says "too_large".
 func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	var value string
-	err := c.do(ctx, false, func(ctx context.Context, redis client) (err error) {
+	err := c.do(ctx, reads, func(ctx context.Context, redis client) (err error) {
 		// One byte more than allowed. An absent key reads as empty; Set writes no
 		// empty values, so that nothing is lost by taking one for the other.
 		value, err = redis.GetRange(ctx, c.prefix+key, 0, int64(limit)).Result()
@@ -138,8 +141,16 @@ func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 // Set stores a value, which must not be empty, without expiry. One that takes
 // longer than the 200 ms to send counts as an outage: several MiB on a slow link.
 func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
-	return c.do(ctx, true, func(ctx context.Context, redis client) error {
+	return c.do(ctx, stores, func(ctx context.Context, redis client) error {
 		return redis.Set(ctx, c.prefix+key, value, 0).Err()
+	})
+}
+
+// SetFor is Set with an expiry: the value is gone when ttl is over. A ttl below
+// one millisecond is one.
+func (c *Conn) SetFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return c.do(ctx, stores, func(ctx context.Context, redis client) error {
+		return redis.Set(ctx, c.prefix+key, value, lifetime(ttl)).Err()
 	})
 }
 
@@ -148,7 +159,7 @@ func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
 // A Redis whose memory is full accepts it, so that it says nothing about stores,
 // and is worth trying.
 func (c *Conn) Delete(ctx context.Context, key string) error {
-	return c.do(ctx, false, func(ctx context.Context, redis client) error {
+	return c.do(ctx, reads, func(ctx context.Context, redis client) error {
 		return redis.Del(ctx, c.prefix+key).Err()
 	})
 }
@@ -188,16 +199,15 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// do runs one operation; stores says that it succeeds only if Redis stores
-// something.
-func (c *Conn) do(ctx context.Context, stores bool, run func(context.Context, client) error) error {
+// do runs one operation.
+func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) error) error {
 	if err := c.place(ctx); err != nil {
 		return err
 	}
 	defer func() { <-c.places }()
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	t, used, err := c.enter(stores)
+	t, used, err := c.enter(u != reads)
 	if err != nil {
 		return err
 	}
@@ -215,7 +225,10 @@ func (c *Conn) do(ctx context.Context, stores bool, run func(context.Context, cl
 		c.succeeded(t)
 		return failure
 	}
-	if !c.failed(t, used, failure, failure.refusesStores(stores)) {
+	if failure.refusesScript(u) {
+		return failure // and nothing is known
+	}
+	if !c.failed(t, used, failure, failure.refusesStores(u)) {
 		return &Error{Kind: KindClosed}
 	}
 	return failure

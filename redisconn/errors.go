@@ -84,12 +84,31 @@ func (e *Error) outage() bool {
 	return e.Kind != KindReply && e.Kind != KindBusy && e.Kind != KindClosed
 }
 
-// refusesStores reports whether the error, of an operation that stores something
-// if stores says so, means no more than that Redis refuses to store. A command
-// that may not be used, or is not there, says nothing about those that read.
-func (e *Error) refusesStores(stores bool) bool {
-	return e.Kind == KindReadOnly || stores && (e.Detail == "NOPERM" || e.Detail == "ERR")
+// use is what an operation needs of Redis.
+type use int
+
+// The uses.
+const (
+	reads      use = iota // or deletes, which nothing but a replica refuses
+	stores                // something, with SET
+	runsScript            // that stores something
+)
+
+// refusesStores reports whether the error means no more than that Redis refuses
+// to store. A command that may not be used, or is not there, says nothing about
+// those that read.
+func (e *Error) refusesStores(u use) bool {
+	return e.Kind == KindReadOnly || u != reads && e.refusesCommand()
 }
+
+// refusesScript reports whether the error means no more than that Redis refuses
+// to run this script. That is no outage: SET may well be accepted, and would end
+// it each time the next script had begun it.
+func (e *Error) refusesScript(u use) bool { return u == runsScript && e.refusesCommand() }
+
+// refusesCommand reports whether a command may not be used, or is not there. One
+// in a script is refused with "ERR" by Redis 7.0.
+func (e *Error) refusesCommand() bool { return e.Detail == "NOPERM" || e.Detail == "ERR" }
 
 // kindOfCode are the error replies that do not concern the key at hand.
 //

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,6 +31,8 @@ func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(manifestText(metaText(change{"cost": `{"estimate":"limit","argument":"a"}`, "path": `"v1/x"`, "timeoutMillis": `5`}))))
 	f.Add([]byte(manifestText(toolText(change{"annotations": `{"readOnlyHint":true}`, "icons": `[{"src":"data:,","sizes":["any"]}]`, "outputSchema": `{"type":["array","null"]}`}))))
 	f.Add([]byte(manifestText(headerText(`{"a":{"type":"string","x-mcp-header":"A"},"b":{"properties":{"c":{"type":["null","integer"],"x-mcp-header":"B"}}}}`))))
+	f.Add([]byte(manifestText(stateText(`{"mode":"signed","field":"handle","argument":"handle","ttlSeconds":60}`, `{"handle":{"type":"string","maxLength":9}}`))))
+	f.Add([]byte(manifestText(stateText(`{"mode":"stored","argument":"s"}`, `{"s":{"type":"string","x-mcp-header":"S"},"ſ":{"type":"string"}}`))))
 	f.Add([]byte(manifestText(schemaText(change{"$defs": `{"x":{"$ref":"#/$defs/y"},"y":{"pattern":"^(?=a)"}}`, "maximum": `1e308`, "allOf": `[{"$ref":"#/$defs/x"}]`}))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, findings := registry.ParseManifest(data, registry.ManifestRules{})
@@ -88,6 +91,7 @@ func checkTools(t *testing.T, m *registry.Manifest) {
 			}
 		}
 		checkPath(t, tool)
+		checkState(t, tool)
 		register(t, server, tool)
 	}
 }
@@ -103,6 +107,29 @@ func checkPath(t *testing.T, tool *registry.Tool) {
 	u, err := url.Parse(base + path)
 	if err != nil || u.Host != "tools.example" || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.JoinPath().Path, "/base/") {
 		t.Errorf("the path %q leads to %v, %v", path, u, err)
+	}
+}
+
+// checkState checks that an agent can be told of the tool's state, and that its
+// argument can be found.
+func checkState(t *testing.T, tool *registry.Tool) {
+	t.Helper()
+	state := tool.State
+	if state == nil {
+		return
+	}
+	if state.Mode != registry.SignedState && state.Mode != registry.StoredState || state.Field == "" && state.Argument == "" ||
+		state.TTL < time.Second || state.TTL > 24*time.Hour || state.TTL%time.Second != 0 {
+		t.Errorf("accepted the state %+v", *state)
+	}
+	if state.Argument == "" {
+		return
+	}
+	var input struct {
+		Properties map[string]map[string]any `json:"properties"`
+	}
+	if err := json.Unmarshal(tool.InputSchema, &input); err == nil && input.Properties[state.Argument]["type"] != "string" {
+		t.Errorf("the argument %q is no string in %s", state.Argument, tool.InputSchema)
 	}
 }
 

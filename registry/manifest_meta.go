@@ -30,9 +30,7 @@ func (c *checker) meta(o object, tool *Tool) {
 	tool.Path = c.path(meta)
 	tool.Streams = c.boolean(meta, "streams", false)
 	tool.Cost = c.cost(meta, tool.InputSchema)
-	if meta.optional("state") != nil {
-		c.breach(meta.at.member("state"), "is declared, but state handles are not supported by this build; leave it out")
-	}
+	tool.State = c.state(meta, tool)
 	c.unknown(meta, "version", "timeoutMillis", "enabled", "path", "streams", "cost", "state")
 }
 

@@ -225,7 +225,6 @@ func TestManifestToolBreaches(t *testing.T) {
 		{"version null", toolText(change{"_meta": `{"version":null}`}), []string{"/_meta/version: is null"}},
 		{"version empty", toolText(change{"_meta": `{"version":""}`}), []string{"/_meta/version: is empty"}},
 		{"version a number", toolText(change{"_meta": `{"version":1.0}`}), []string{"/_meta/version: is the number 1.0"}},
-		{"state", metaText(change{"state": `{"mode":"signed"}`}), []string{"/_meta/state: not supported by this build"}},
 		{"cost of another type", metaText(change{"cost": `"limit"`}), []string{"/_meta/cost: must be an object"}},
 		{"cost without estimate", metaText(change{"cost": `{"argument":"limit"}`}), []string{"/_meta/cost/estimate: is missing"}},
 		{"cost with an unknown estimate", metaText(change{"cost": `{"estimate":"rows"}`}), []string{`/_meta/cost/estimate: "limit", "ids" or "fixed"`}},
@@ -363,7 +362,7 @@ func TestManifestDefaults(t *testing.T) {
 		m := mustParse(t, `{"bundleId":"claims","revision":null,"tools":[`+text+`]}`)
 		tool := m.Tools[0]
 		if tool.Title != "" || tool.OutputSchema != nil || tool.Output != nil || tool.Annotations != nil || tool.Icons != nil || tool.Timeout != 0 || !tool.Enabled ||
-			tool.Path != "" || tool.Streams || tool.Cost != (registry.CostRule{}) || tool.Repeatable || tool.ParamHeaders != nil {
+			tool.Path != "" || tool.Streams || tool.Cost != (registry.CostRule{}) || tool.Repeatable || tool.ParamHeaders != nil || tool.State != nil {
 			t.Errorf("%s: %+v", what, tool)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/registry/schema"
+	"tollgate/server/handle"
 	"tollgate/server/upstream"
 )
 
@@ -20,6 +21,9 @@ type core struct {
 	upstream *upstream.Client
 	observer Observer // nil: none
 	log      *slog.Logger
+
+	keepers  map[registry.StateMode]handle.Keeper // nil values: of modes that are not served
+	warnings stateWarnings
 }
 
 // list is a snapshot's tool list as one JSON array, and how long it may be
@@ -35,6 +39,7 @@ func (c *core) list(snapshot *registry.Snapshot, modern bool) (tools []byte, ttl
 type call struct {
 	route     registry.RouteKey
 	snapshot  *registry.Snapshot // when the door has taken one already; else nil
+	principal string             // who calls
 	tool      registry.ToolName
 	arguments []byte      // as sent, one JSON value; nil when absent
 	header    http.Header // the caller's HTTP headers
@@ -82,7 +87,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	record.tool = tool
 
 	// What the agent said, and whether the headers said the same.
-	arguments, err := checkArguments(in.arguments)
+	arguments, err := checkArguments(in.arguments, tool)
 	if err != nil {
 		return result, err
 	}
@@ -96,7 +101,16 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return invalidArguments(breaches), nil
 	}
 
-	// Place of handle in: nothing stands here yet.
+	// Handle in: the state takes the place of the handle.
+	state, err := c.stateOf(in, tool)
+	if err != nil {
+		return result, err
+	}
+	record.state = state
+	body, err := state.open(ctx, arguments)
+	if err != nil {
+		return state.refused(err)
+	}
 
 	release, ok := c.upstream.Acquire(tool.Service)
 	if !ok {
@@ -108,7 +122,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	// Place of reserving the cost: nothing stands here yet.
 
 	answer := c.upstream.Forward(ctx, upstream.Call{
-		Tool: tool, Body: arguments, Header: in.header,
+		Tool: tool, Body: body, Header: in.header,
 		Traceparent: in.traceparent, Tracestate: in.tracestate,
 	})
 	record.answer = answer
@@ -119,13 +133,16 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		c.routes.RecheckService(in.route, tool.Service)
 	}
 
-	// Place of handle out: nothing stands here yet.
-
-	return upstream.Map(in.route, tool, answer, !in.modern), nil
+	// The result. Handle out: a handle takes the place of the new state.
+	result = upstream.Map(in.route, tool, answer, !in.modern, state.sealer(ctx))
+	if err := state.left(); err != nil {
+		return upstream.Result{}, err
+	}
+	return result, nil
 }
 
 // checkArguments bounds the arguments and gives absent ones their meaning.
-func checkArguments(raw []byte) ([]byte, error) {
+func checkArguments(raw []byte, tool *registry.RoutedTool) ([]byte, error) {
 	switch jsonwire.KindOf(raw) {
 	case jsonwire.KindInvalid, jsonwire.KindNull:
 		return []byte("{}"), nil
@@ -136,7 +153,23 @@ func checkArguments(raw []byte) ([]byte, error) {
 	if err := jsonwire.Check(raw, jsonwire.ArgumentLimits); err != nil {
 		return nil, fail(badParams, "arguments: %v", err)
 	}
+	if tool.State != nil && tool.State.Argument != "" {
+		return raw, checkSpelling(raw, tool.State.Argument)
+	}
 	return raw, nil
+}
+
+// checkSpelling refuses a top-level argument that a Tool Service could take for the
+// one with the state, though it is spelled another way: what the agent wrote would
+// pass for a state.
+func checkSpelling(arguments []byte, name string) error {
+	members, _ := jsonwire.Object(arguments)
+	for _, member := range members {
+		if member.Name != name && jsonwire.SameFolded(member.Name, name) {
+			return fail(badParams, "arguments: %s must be spelled exactly so, not %s", name, clip(member.Name))
+		}
+	}
+	return nil
 }
 
 func unknownTool(name registry.ToolName) *failure {
@@ -169,6 +202,7 @@ type callRecord struct {
 	listed  bool                 // the route had a list
 	tool    *registry.RoutedTool // nil when it is not known; a caller's own text is not logged
 	answer  *upstream.Answer     // nil when nothing was forwarded
+	state   *callState           // nil when the tool keeps none, or it did not come to that
 	refused string               // why the model was told to try again, when it was
 	outcome string
 	isError bool // the result says so
@@ -176,13 +210,16 @@ type callRecord struct {
 }
 
 // ended is one word for how a call ended: "ok", "tool_error", why nothing was
-// forwarded, or the kind of a failure on the way to the Tool Service.
+// forwarded, what was wrong with its handle or state, or the kind of a failure on
+// the way to the Tool Service.
 func (r *callRecord) ended(result upstream.Result, err error) string {
 	switch {
 	case err != nil:
 		return asFailure(err).reason()
 	case r.refused != "":
 		return r.refused
+	case r.state != nil && r.state.outcome != "":
+		return r.state.outcome
 	case r.answer.Failure != nil:
 		return string(r.answer.Failure.Kind)
 	case result.IsError:

@@ -108,6 +108,7 @@ type gateway struct {
 	service *toolService
 	log     *logBuffer
 	http    *httptest.Server // nil until URL is asked for
+	handle  string           // the last signed one of a transcript
 }
 
 // newGateway serves the tools of testdata/manifest.json on the route claims.
@@ -118,7 +119,7 @@ func newGateway(t testing.TB, change ...func(*Options)) *gateway {
 	config.MaxInFlightPerService = 1000
 	o := Options{
 		Identity: "tollgate", MaxRequestBytes: 4 << 20, Routes: g.routes, Version: "1.2.3", CacheScope: CachePublic, Drain: time.Minute,
-		Logger: slog.New(slog.NewJSONHandler(g.log, nil)),
+		Logger: slog.New(slog.NewJSONHandler(g.log, &slog.HandlerOptions{Level: &g.log.level})),
 	}
 	for _, c := range change {
 		c(&o)
@@ -255,6 +256,7 @@ type logBuffer struct {
 	mu      sync.Mutex
 	b       strings.Builder
 	discard bool
+	level   slog.LevelVar // INFO unless a test sets it
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {

@@ -143,6 +143,7 @@ func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolReque
 	c := &call{
 		route:       rt.key,
 		snapshot:    d.snapshot(),
+		principal:   anonymous,
 		tool:        registry.ToolName(req.Params.Name),
 		arguments:   req.Params.Arguments,
 		header:      d.header,

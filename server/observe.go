@@ -32,8 +32,9 @@ type CallEvent struct {
 
 	// Outcome is the word the log has for how the call ended: "ok", "tool_error",
 	// why nothing was forwarded ("invalid_arguments", "busy", the reason of an
-	// error on the wire), the kind of a failure on the way to the Tool Service,
-	// or "panic".
+	// error on the wire), what was wrong with its handle or state ("handle_expired",
+	// "state_changed"), the kind of a failure on the way to the Tool Service, or
+	// "panic".
 	Outcome string
 
 	Total    time.Duration // the whole call in the gateway
@@ -44,6 +45,18 @@ type CallEvent struct {
 	// CostMissing says that the Tool Service answered with success, but without a
 	// valid x-agent-cost.
 	CostMissing bool
+
+	// What was done with the handle that came in, and for the one that went out.
+	HandleIn, HandleOut HandleEvent
+}
+
+// HandleEvent is one operation on a state behind a handle. The zero value means that
+// there was none, or that the caller left before it ended. All fields are of closed
+// sets of words.
+type HandleEvent struct {
+	Mode      registry.StateMode
+	Operation string // "create", "open", "update"
+	Outcome   string // "ok", or a handle.Kind
 }
 
 // event is what an observer hears of the call.
@@ -58,6 +71,9 @@ func (r *callRecord) event(total time.Duration) CallEvent {
 	if a := r.answer; a != nil {
 		e.Forwarded, e.Upstream = true, a.Elapsed
 		e.CostMissing = a.Status >= 200 && a.Status < 300 && !a.CostDeclared
+	}
+	if r.state != nil {
+		e.HandleIn, e.HandleOut = r.state.in, r.state.out
 	}
 	return e
 }

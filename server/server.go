@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"tollgate/registry"
+	"tollgate/server/handle"
 	"tollgate/server/upstream"
 )
 
@@ -49,7 +50,7 @@ const (
 	CachePrivate = "private" // right as soon as callers may see different routes
 )
 
-// Options are what a Server is made of. All fields but the last three are
+// Options are what a Server is made of. All fields but the last five are
 // required.
 type Options struct {
 	Identity   string // the server's name in serverInfo
@@ -65,6 +66,11 @@ type Options struct {
 	// Drain is how long answers in flight are waited for at the end of a
 	// session's input; positive.
 	Drain time.Duration
+
+	// Signed and Stored keep the state of tools that declare that mode. Nil: there
+	// is nothing to keep it with, and the registry must refuse such tools; a call of
+	// one all the same is an internal error.
+	Signed, Stored handle.Keeper
 
 	Logger   *slog.Logger // nil: logs nothing
 	Observer Observer     // hears of every tool call; nil: nobody does
@@ -118,7 +124,10 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger, tracer: o.Tracer,
-		core:  &core{routes: o.Routes, upstream: o.Upstream, observer: o.Observer, log: o.Logger},
+		core: &core{
+			routes: o.Routes, upstream: o.Upstream, observer: o.Observer, log: o.Logger,
+			keepers: map[registry.StateMode]handle.Keeper{registry.SignedState: o.Signed, registry.StoredState: o.Stored},
+		},
 		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},
 		byKey: make(map[registry.RouteKey]*route),
 	}

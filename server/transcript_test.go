@@ -29,16 +29,20 @@ var update = flag.Bool("update", false, "rewrite the transcripts below testdata"
 
 // TestHTTPTranscripts plays the requests of testdata/http/*.txtar and compares
 // the answers byte for byte. Each archive has its own gateway; "registry down"
-// in its comment makes the registry unavailable.
+// in its comment makes the registry unavailable, "tools with state" adds such.
 //
 // A request is its first line, headers, an empty line, a body. The line
 // "@modern METHOD [NAME]" stands for the headers a modern client sends, $META in
-// a body for its _meta. A header with the value "-" is not sent.
+// a body for its _meta, $HANDLE for the handle of the answer before. A header with
+// the value "-" is not sent.
 func TestHTTPTranscripts(t *testing.T) {
 	for _, file := range transcripts(t, "http") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			archive := parseArchive(t, file)
 			g := newGateway(t)
+			if strings.Contains(string(archive.Comment), "tools with state") {
+				g = newStateGateway(t).gateway
+			}
 			g.routes.snapshots["bare"] = nil // declared, but nothing was ever fetched
 			if strings.Contains(string(archive.Comment), "registry down") {
 				g.routes.down = &registry.UnavailableError{RetryAfter: 1500 * time.Millisecond}
@@ -108,7 +112,7 @@ func compareArchive(t *testing.T, file string, want *txtar.Archive, played []txt
 func (g *gateway) play(request []byte) []byte {
 	g.t.Helper()
 	head, body, _ := strings.Cut(string(request), "\n\n")
-	body = strings.ReplaceAll(strings.TrimSuffix(body, "\n"), "$META", modernMeta)
+	body = strings.NewReplacer("$META", modernMeta, "$HANDLE", g.handle).Replace(strings.TrimSuffix(body, "\n"))
 	lines := strings.Split(strings.TrimSuffix(head, "\n"), "\n")
 	wire := lines[0] + " HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n"
 	headers := strings.Join(lines[1:], "\n")
@@ -151,6 +155,9 @@ func (g *gateway) play(request []byte) []byte {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	if made := signedHandle.Find(answer); made != nil {
+		g.handle = string(made)
+	}
 	return formatResponse(resp, answer)
 }
 
@@ -173,10 +180,14 @@ func formatResponse(resp *http.Response, body []byte) []byte {
 	return b.Bytes()
 }
 
-var searchTime = regexp.MustCompile(`"searchTime":\d+`)
+var (
+	searchTime   = regexp.MustCompile(`"searchTime":\d+`)
+	signedHandle = regexp.MustCompile(`h1\.k1\.[\w-]{40,}\.[\w-]{43}`)
+)
 
 func steady(answer []byte) []byte {
-	return searchTime.ReplaceAll(answer, []byte(`"searchTime":0`))
+	answer = searchTime.ReplaceAll(answer, []byte(`"searchTime":0`))
+	return signedHandle.ReplaceAll(answer, []byte("h1.k1.PAYLOAD.MAC"))
 }
 
 // playLines plays a session over frames.

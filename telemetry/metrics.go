@@ -48,6 +48,7 @@ type Metrics struct {
 	callDuration     *prometheus.HistogramVec
 	upstreamDuration *prometheus.HistogramVec
 	costMissing      *prometheus.CounterVec
+	handles          *prometheus.CounterVec
 
 	checks        *prometheus.CounterVec
 	checkFailures *prometheus.CounterVec
@@ -106,6 +107,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 			"route", "service"),
 		costMissing: counter("tollgate_cost_header_missing_total", "Successful answers of Tool Services without a valid x-agent-cost.",
 			"route", "service"),
+		handles: counter("tollgate_handles_total", "Operations on states behind handles, by how they ended.",
+			"mode", "operation", "outcome"),
 		checks: counter("tollgate_registry_checks_total", "Finished checks of origins, by result.", "origin", "result"),
 		checkFailures: counter("tollgate_registry_check_failures_total", "Failed checks of origins, by kind. The service is empty for the Portal.",
 			"origin", "service", "kind"),
@@ -140,11 +143,20 @@ func (m *Metrics) CallStarted() { m.inFlight.Inc() }
 // CallEnded implements server.Observer.
 func (m *Metrics) CallEnded(e server.CallEvent) {
 	m.inFlight.Dec()
+	m.handled(e.HandleIn)
+	m.handled(e.HandleOut)
 	if !m.count(e) {
 		m.mu.Lock()
 		m.addCall(e)
 		m.mu.Unlock()
 		m.count(e)
+	}
+}
+
+// handled counts an operation on a state, if there was one.
+func (m *Metrics) handled(e server.HandleEvent) {
+	if e.Operation != "" {
+		m.handles.WithLabelValues(string(e.Mode), e.Operation, e.Outcome).Inc()
 	}
 }
 

@@ -35,7 +35,7 @@ type collector struct{ m *Metrics }
 func (c collector) counted() []prometheus.Collector {
 	m := c.m
 	return []prometheus.Collector{
-		m.refused, m.inFlight, m.calls, m.callDuration, m.upstreamDuration, m.costMissing,
+		m.refused, m.inFlight, m.calls, m.callDuration, m.upstreamDuration, m.costMissing, m.handles,
 		m.checks, m.checkFailures, m.checkDuration,
 	}
 }

@@ -124,6 +124,30 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 }
 
+func TestHandlesAreCounted(t *testing.T) {
+	_, m := newWorld(routeOf("claims", "a"))
+	event := func(mode registry.StateMode, operation, outcome string) server.HandleEvent {
+		return server.HandleEvent{Mode: mode, Operation: operation, Outcome: outcome}
+	}
+	m.callOnce(server.CallEvent{Outcome: "ok", HandleOut: event("signed", "create", "ok")})
+	m.callOnce(server.CallEvent{Outcome: "ok", HandleIn: event("signed", "open", "ok"), HandleOut: event("signed", "update", "ok")})
+	m.callOnce(server.CallEvent{Outcome: "ok", HandleIn: event("signed", "open", "ok")})
+	m.callOnce(server.CallEvent{Outcome: "state_changed", HandleIn: event("stored", "open", "ok"), HandleOut: event("stored", "update", "changed")})
+	m.callOnce(server.CallEvent{Outcome: "handle_not_valid", HandleIn: event("signed", "open", "unknown_key")})
+	m.callOnce(server.CallEvent{Outcome: "ok"})
+	want := []string{
+		`tollgate_handles_total{mode="signed",operation="create",outcome="ok"} 1`,
+		`tollgate_handles_total{mode="signed",operation="open",outcome="ok"} 2`,
+		`tollgate_handles_total{mode="signed",operation="open",outcome="unknown_key"} 1`,
+		`tollgate_handles_total{mode="signed",operation="update",outcome="ok"} 1`,
+		`tollgate_handles_total{mode="stored",operation="open",outcome="ok"} 1`,
+		`tollgate_handles_total{mode="stored",operation="update",outcome="changed"} 1`,
+	}
+	if diff := cmp.Diff(want, mention(scrape(t, m), "tollgate_handles_total")); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
 func TestChecksAreCounted(t *testing.T) {
 	w, m := newWorld(routeOf("claims", "a"))
 	m.Checked(registry.Check{Service: "", Result: "changed", Kind: "", Elapsed: time.Second})
@@ -284,7 +308,8 @@ func TestEveryMetricIsThere(t *testing.T) {
 		Redis:    func() (bool, int) { return true, 0 },
 		Dropped:  func() (uint64, bool) { return 0, true },
 	})
-	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true})
+	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true,
+		HandleOut: server.HandleEvent{Mode: registry.SignedState, Operation: "create", Outcome: "ok"}})
 	m.Checked(registry.Check{Service: "a", Result: registry.CheckFailed, Kind: registry.FailedTimeout})
 	m.RequestRefused("route_not_found")
 	families, err := m.gatherer.Gather()
@@ -304,7 +329,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 	}
 	want := []string{
 		"tollgate_build_info", "tollgate_bundle_status", "tollgate_call_duration_seconds", "tollgate_calls_in_flight", "tollgate_calls_total",
-		"tollgate_cost_header_missing_total", "tollgate_portal_status", "tollgate_ready", "tollgate_redis_failures", "tollgate_redis_up",
+		"tollgate_cost_header_missing_total", "tollgate_handles_total", "tollgate_portal_status", "tollgate_ready", "tollgate_redis_failures", "tollgate_redis_up",
 		"tollgate_registry_check_duration_seconds", "tollgate_registry_check_failures_total", "tollgate_registry_checks_total", "tollgate_requests_refused_total",
 		"tollgate_route_refused", "tollgate_route_snapshot", "tollgate_route_snapshot_age_seconds", "tollgate_route_tools", "tollgate_spans_dropped_total",
 		"tollgate_upstream_duration_seconds", "tollgate_upstream_in_flight",

@@ -11,7 +11,8 @@ import (
 const MaxState = 1 << 20
 
 // Binding is where a handle holds and for whom: whoever gives it for another one
-// gets the answer of a handle that never was. The fields may hold any bytes.
+// gets the answer of a handle that never was. The fields may hold any bytes, few
+// enough that a record of a [Stored] has room for them: together at most 60 KiB.
 type Binding struct {
 	Route     string // routeKey
 	Service   string // serviceKey: the tools of one Tool Service share handles
@@ -20,13 +21,15 @@ type Binding struct {
 
 // Opened is a state that was found behind a handle.
 type Opened struct {
-	State []byte // one JSON value
+	State []byte // as it was put away, byte for byte; must not be modified
 
+	// Of a stored state:
 	handle  string
-	version string // of a stored state, when it was read
+	version string // when it was read
 }
 
-// Keeper keeps states behind handles. Errors are an [*Error], or the context's own
+// Keeper keeps states behind handles. A state is a JSON value of at most [MaxState]
+// bytes; what it says is not looked at. Errors are an [*Error], or the context's own
 // when that ended first. Implementations are safe for concurrent use.
 type Keeper interface {
 	// Create puts a state away for ttl, whole seconds of at least one, and returns
@@ -36,8 +39,8 @@ type Keeper interface {
 	// Open returns the state behind a handle. It changes nothing.
 	Open(ctx context.Context, b Binding, handle string) (Opened, error)
 
-	// Update puts a state in the place of an opened one, for ttl from now on, and
-	// returns the handle to use from then on.
+	// Update puts a state in the place of one that this keeper opened with the same
+	// binding, for ttl from now on, and returns the handle to use from then on.
 	Update(ctx context.Context, b Binding, from Opened, ttl time.Duration, state []byte) (handle string, err error)
 }
 
@@ -79,9 +82,9 @@ func invalid(kind Kind) *Error {
 	return &Error{Kind: kind, text: "the handle is not valid here; create a new one"}
 }
 
-// expired is the error of a handle that was good for ttl.
-func expired(ttl time.Duration) *Error {
-	return &Error{Kind: Expired, text: fmt.Sprintf("the handle expired after %d s; create a new one", ttl/time.Second)}
+// expired is the error of a handle that was good for so many seconds.
+func expired(seconds int64) *Error {
+	return &Error{Kind: Expired, text: fmt.Sprintf("the handle expired after %d s; create a new one", seconds)}
 }
 
 // unavailable is the error of a store that failed.
@@ -97,27 +100,34 @@ func checkState(state []byte) error {
 	return &Error{Kind: TooLarge, text: fmt.Sprintf("the state has %d bytes, more than the %d a state may have", len(state), MaxState)}
 }
 
-// expiry is when a state put away now is over: at least ttl from now, in whole
-// seconds.
-func expiry(now time.Time, ttl time.Duration) time.Time {
-	return now.Add(ttl + time.Second - 1).Truncate(time.Second)
+// expiry is the unix second in which a state put away now is over: at least ttl
+// from now, and less than a second more.
+func expiry(ttl time.Duration) int64 {
+	return time.Now().Add(ttl + time.Second - 1).Unix()
 }
 
-// appendField appends a field so that no other sequence of fields makes the same
-// bytes.
+// isOver reports whether an expiry has come.
+func isOver(expires int64) bool { return time.Now().Unix() >= expires }
+
+// appendField appends a field behind its length, so that no other sequence of
+// fields makes the same bytes.
 func appendField[T string | []byte](dst []byte, field T) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(field)))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(field)))
 	return append(dst, field...)
 }
 
 // cutField takes a field off the front of data.
 func cutField(data []byte) (field, rest []byte, ok bool) {
-	size, n := binary.Uvarint(data)
-	if n <= 0 || size > uint64(len(data)-n) {
+	const head = 4
+	if len(data) < head {
 		return nil, nil, false
 	}
-	end := n + int(size)
-	return data[n:end:end], data[end:], true
+	size := binary.BigEndian.Uint32(data)
+	data = data[head:]
+	if uint64(size) > uint64(len(data)) {
+		return nil, nil, false
+	}
+	return data[:size:size], data[size:], true
 }
 
 func appendBinding(dst []byte, b Binding) []byte {

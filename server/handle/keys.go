@@ -19,8 +19,13 @@ const minKey = 32
 // idPattern is what a key's id may be: it stands in handles, between dots.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
+// idRule is idPattern for people.
+const idRule = "must be 1 to 32 of the characters A-Z a-z 0-9 _ -"
+
 // Keys are the keys of a gateway, at least one. The first signs, all verify, so
-// that keys can be replaced without losing a handle. They are immutable.
+// that keys can be replaced without losing a handle. They come from [ParseKeys] or
+// [EphemeralKeys], the zero value cannot sign, and are immutable: their methods may
+// be called concurrently.
 type Keys struct {
 	keys      []key
 	ephemeral bool
@@ -37,23 +42,24 @@ type Fingerprint struct {
 	SHA256 string `json:"sha256"` // the first 8 hex digits of the key's hash
 }
 
-// ParseKeys reads keys as ID:BASE64, separated by commas or white space. The error
-// names every mistake, and nothing of a key.
+// ParseKeys reads keys as ID:BASE64, separated by commas or white space; a byte
+// order mark in front is skipped. The error tells of every mistake by the number of
+// the key, and shows nothing of the text: what is not a key may be a piece of one.
 func ParseKeys(text string) (*Keys, error) {
 	k := &Keys{}
 	var errs []error
-	for i, entry := range strings.FieldsFunc(text, isSeparator) {
+	for i, entry := range strings.FieldsFunc(strings.TrimPrefix(text, "\ufeff"), isSeparator) {
 		key, err := parseKey(entry)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("key number %d: %w", i+1, err))
 		case k.find(key.id) != nil:
-			errs = append(errs, fmt.Errorf("key number %d: the id %s is there twice; each key needs an id of its own", i+1, key.id))
+			errs = append(errs, fmt.Errorf("key number %d: a key before it has the same id; each needs one of its own", i+1))
 		default:
 			k.keys = append(k.keys, key)
 		}
 	}
-	if len(errs) == 0 && len(k.keys) == 0 {
+	if len(k.keys) == 0 && len(errs) == 0 {
 		errs = append(errs, errors.New("there is no key"))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -64,15 +70,14 @@ func ParseKeys(text string) (*Keys, error) {
 
 func isSeparator(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }
 
-// parseKey reads one key. An id is shown in errors only if the entry has the
-// form of one with a key: otherwise it may be a piece of a secret.
+// parseKey reads one key.
 func parseKey(entry string) (key, error) {
 	id, encoded, found := strings.Cut(entry, ":")
 	if !found {
 		return key{}, errors.New(`want ID:BASE64, as "tollgate key handle" prints it`)
 	}
 	if !idPattern.MatchString(id) {
-		return key{}, errors.New("the id before the colon must be 1 to 32 of the characters A-Z a-z 0-9 _ -")
+		return key{}, errors.New("the id before the colon " + idRule)
 	}
 	secret, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil {
@@ -84,14 +89,14 @@ func parseKey(entry string) (key, error) {
 	return key{id, secret}, nil
 }
 
-// NewKey makes a key and returns it as [ParseKeys] reads it. An empty id makes a
-// random one. The error is that of an id that cannot be used.
+// NewKey makes a key and returns it as [ParseKeys] reads it. For an empty id, it
+// makes a random one. The error says that the id cannot be used.
 func NewKey(id string) (string, error) {
 	if id == "" {
 		id = "k-" + randomHex()
 	}
 	if !idPattern.MatchString(id) {
-		return "", errors.New("a key's id must be 1 to 32 of the characters A-Z a-z 0-9 _ -")
+		return "", errors.New("a key's id " + idRule)
 	}
 	return id + ":" + base64.StdEncoding.EncodeToString(randomSecret()), nil
 }
@@ -157,10 +162,7 @@ func (k *Keys) find(id string) *key {
 // mac covers the key's id as well.
 func (k *key) mac(purpose string, data []byte) []byte {
 	h := hmac.New(sha256.New, k.secret)
-	var head []byte
-	head = appendField(head, purpose)
-	head = appendField(head, k.id)
-	h.Write(head)
+	h.Write(appendField(appendField(make([]byte, 0, 64), purpose), k.id))
 	h.Write(data)
 	return h.Sum(nil)
 }

@@ -13,14 +13,18 @@ const (
 	// maxMemory bounds what a Memory holds, in bytes.
 	maxMemory = 64 << 20
 
-	// memoryOverhead is what a value counts for besides its bytes.
+	// memoryOverhead is what a value counts for besides its bytes: its key, and its
+	// place in the map.
 	memoryOverhead = 256
 
 	// sweepInterval is the least time between two looks for values that are over.
 	sweepInterval = time.Second
 )
 
-var errMemoryFull = errors.New("the memory store is full")
+var (
+	errMemoryFull = errors.New("the memory store is full")
+	errLongValue  = errors.New("the value is longer than the limit")
+)
 
 // Memory is a [Store] in the memory of the process, for when there is no Redis:
 // states end with it, and other replicas do not have them. It is bounded: what does
@@ -40,36 +44,39 @@ type memoryValue struct {
 
 func (v memoryValue) size() int { return len(v.data) + memoryOverhead }
 
-// Get implements [Store]. The value must not be modified.
+// Get implements [Store].
 func (m *Memory) Get(_ context.Context, key string, limit int) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	data := m.get(key)
 	if len(data) > limit {
-		return nil, errors.New("the value is longer than asked for")
+		return nil, errLongValue
 	}
 	return data, nil
 }
 
-// SetFor implements [Store]. The value must not be modified afterwards.
+// SetFor implements [Store].
 func (m *Memory) SetFor(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.set(key, value, ttl)
 }
 
-// Swap implements [Store]. The value must not be modified afterwards.
+// Swap implements [Store].
 func (m *Memory) Swap(_ context.Context, key, prefix string, value []byte, ttl time.Duration) (swapped bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !bytes.HasPrefix(m.get(key), []byte(prefix)) {
-		return false, nil
+	there := m.get(key)
+	if bytes.HasPrefix(there, []byte(prefix)) {
+		err = m.set(key, value, ttl)
+		return err == nil, err
 	}
-	err = m.set(key, value, ttl)
-	return err == nil, err
+	n := len(prefix)
+	return n <= min(len(there), len(value)) && bytes.Equal(there[:n], value[:n]), nil
 }
 
-// get returns the value of a key that is not over. The lock is held.
+// get returns the value of a key, nil when there is none or it is over. The lock is
+// held.
 func (m *Memory) get(key string) []byte {
 	if v, ok := m.values[key]; ok && time.Now().Before(v.expires) {
 		return v.data

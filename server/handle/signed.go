@@ -3,6 +3,7 @@ package handle
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -32,7 +33,8 @@ type Signed struct {
 	maxBytes int
 }
 
-// NewSigned returns a Signed that makes handles of at most maxBytes bytes.
+// NewSigned returns a Signed that makes handles of at most maxBytes bytes, a
+// [Config.MaxSignedBytes].
 func NewSigned(keys *Keys, maxBytes int) *Signed { return &Signed{keys, maxBytes} }
 
 // Create implements [Keeper].
@@ -40,7 +42,7 @@ func (s *Signed) Create(_ context.Context, b Binding, ttl time.Duration, state [
 	if err := checkState(state); err != nil {
 		return "", err
 	}
-	payload := fmt.Appendf(make([]byte, 0, len(state)+32), "%d %d %s", expiry(time.Now(), ttl).Unix(), ttl/time.Second, state)
+	payload := fmt.Appendf(make([]byte, 0, len(state)+32), "%d %d %s", expiry(ttl), ttl/time.Second, state)
 	id, mac := s.keys.Sign(signedVersion, signedData(payload, b))
 	handle := strings.Join([]string{signedVersion, id, encoding.EncodeToString(payload), encoding.EncodeToString(mac)}, ".")
 	if len(handle) > s.maxBytes {
@@ -55,13 +57,13 @@ func (s *Signed) Open(_ context.Context, b Binding, handle string) (Opened, erro
 	if len(handle) > maxHandle {
 		return Opened{}, invalid(Malformed)
 	}
-	parts := strings.Split(handle, ".")
+	parts := strings.SplitN(handle, ".", 5) // one more than allowed
 	if len(parts) != 4 || parts[0] != signedVersion || !idPattern.MatchString(parts[1]) {
 		return Opened{}, invalid(Malformed)
 	}
 	payload, ok := decode(parts[2])
 	mac, macOK := decode(parts[3])
-	if !ok || !macOK {
+	if !ok || !macOK || len(mac) != sha256.Size {
 		return Opened{}, invalid(Malformed)
 	}
 	valid, known := s.keys.Verify(signedVersion, parts[1], signedData(payload, b), mac)
@@ -76,15 +78,15 @@ func (s *Signed) Open(_ context.Context, b Binding, handle string) (Opened, erro
 
 // openPayload reads a payload that was signed here, or by another replica.
 func openPayload(payload []byte) (Opened, error) {
-	expires, rest, _ := bytes.Cut(payload, []byte{' '})
-	ttl, state, ok := bytes.Cut(rest, []byte{' '})
-	at, err := strconv.ParseInt(string(expires), 10, 64)
-	seconds, ttlErr := strconv.ParseInt(string(ttl), 10, 32)
-	if !ok || err != nil || ttlErr != nil {
+	first, rest, _ := bytes.Cut(payload, []byte{' '})
+	second, state, ok := bytes.Cut(rest, []byte{' '})
+	expires, err := strconv.ParseInt(string(first), 10, 64)
+	seconds, secondsErr := strconv.ParseInt(string(second), 10, 64)
+	switch {
+	case !ok || err != nil || secondsErr != nil:
 		return Opened{}, invalid(Malformed)
-	}
-	if time.Now().Unix() >= at {
-		return Opened{}, expired(time.Duration(seconds) * time.Second)
+	case isOver(expires):
+		return Opened{}, expired(seconds)
 	}
 	return Opened{State: state}, nil
 }

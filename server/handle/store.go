@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// Store keeps stored states. Every operation bounds its own time. Implementations
-// are safe for concurrent use.
+// Store keeps stored states. Keys, values and prefixes are not empty; values belong
+// to the store once given to it, and nobody modifies one that it returned. Every
+// operation bounds its own time. After an error, a value may be stored or not.
+// Implementations are safe for concurrent use.
 type Store interface {
-	// Get returns the value of a key of at most limit bytes; nil, nil when there is
-	// none.
+	// Get returns the value of a key; nil, nil when there is none. One of more than
+	// limit bytes is an error.
 	Get(ctx context.Context, key string, limit int) ([]byte, error)
 
-	// SetFor stores a value until ttl is over.
+	// SetFor stores a value until ttl is over, whatever is there.
 	SetFor(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
 	// Swap stores a value until ttl is over, if the value that is there begins with
-	// prefix, and reports whether. It has also swapped when the value that is there
-	// begins like the new one, over the length of prefix: then an attempt before
-	// did, of which the answer was lost.
+	// prefix, and reports whether it is there now. A new value begins with something
+	// of its own, as long as prefix: when the answer of an attempt was lost, the next
+	// one finds by it that the value is there already.
 	Swap(ctx context.Context, key, prefix string, value []byte, ttl time.Duration) (swapped bool, err error)
 }

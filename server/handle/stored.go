@@ -38,8 +38,8 @@ func NewStored(store Store) *Stored { return &Stored{store} }
 type record struct {
 	version string
 	binding Binding
-	expires time.Time
-	ttl     time.Duration
+	expires int64 // unix seconds
+	seconds int64 // how long it was to be kept
 	state   []byte
 }
 
@@ -71,8 +71,8 @@ func (s *Stored) Open(ctx context.Context, b Binding, handle string) (Opened, er
 		return Opened{}, invalid(Unknown)
 	case r.binding != b:
 		return Opened{}, invalid(Elsewhere)
-	case !time.Now().Before(r.expires):
-		return Opened{}, expired(r.ttl)
+	case isOver(r.expires):
+		return Opened{}, expired(r.seconds)
 	}
 	return Opened{State: r.state, handle: handle, version: r.version}, nil
 }
@@ -82,7 +82,10 @@ func (s *Stored) Update(ctx context.Context, b Binding, from Opened, ttl time.Du
 	if err := checkState(state); err != nil {
 		return "", err
 	}
-	id, _ := storedID(from.handle)
+	id, ok := storedID(from.handle)
+	if !ok { // no Stored opened it
+		return "", invalid(Malformed)
+	}
 	swapped, err := s.store.Swap(ctx, storedKeys+id, from.version, newRecord(b, ttl, state).encode(), ttl+keepExpired)
 	if err != nil {
 		return "", storeFailed(ctx, err)
@@ -118,21 +121,22 @@ func randomText() string {
 }
 
 func newRecord(b Binding, ttl time.Duration, state []byte) record {
-	return record{version: randomText(), binding: b, expires: expiry(time.Now(), ttl), ttl: ttl, state: state}
+	return record{version: randomText(), binding: b, expires: expiry(ttl), seconds: int64(ttl / time.Second), state: state}
 }
 
 // maxRecord bounds a record: a state, and what belongs to it.
 const maxRecord = MaxState + 64<<10
 
-// encode begins with the version, which Store.Swap compares.
+// encode begins with the version, which [Store].Swap compares. All else stands at
+// its length, so that a part of a record is none.
 func (r record) encode() []byte {
 	data := make([]byte, 0, len(r.state)+256)
 	data = append(data, r.version...)
 	data = appendField(data, storedVersion)
 	data = appendBinding(data, r.binding)
-	data = binary.AppendVarint(data, r.expires.Unix())
-	data = binary.AppendVarint(data, int64(r.ttl/time.Second))
-	return append(data, r.state...)
+	data = binary.BigEndian.AppendUint64(data, uint64(r.expires))
+	data = binary.BigEndian.AppendUint64(data, uint64(r.seconds))
+	return appendField(data, r.state)
 }
 
 // decodeRecord takes only what encode makes.
@@ -146,17 +150,12 @@ func decodeRecord(data []byte) (r record, ok bool) {
 	if !ok || string(form) != storedVersion {
 		return r, false
 	}
-	if r.binding, data, ok = cutBinding(data); !ok {
+	const numbers = 8 + 8
+	if r.binding, data, ok = cutBinding(data); !ok || len(data) < numbers {
 		return r, false
 	}
-	var numbers [2]int64
-	for i := range numbers {
-		value, n := binary.Varint(data)
-		if n <= 0 {
-			return r, false
-		}
-		numbers[i], data = value, data[n:]
-	}
-	r.expires, r.ttl, r.state = time.Unix(numbers[0], 0), time.Duration(numbers[1])*time.Second, data
-	return r, true
+	r.expires = int64(binary.BigEndian.Uint64(data))
+	r.seconds = int64(binary.BigEndian.Uint64(data[8:]))
+	r.state, data, ok = cutField(data[numbers:])
+	return r, ok && len(data) == 0
 }

@@ -51,14 +51,21 @@ var answerLimits = jsonwire.Limits{Depth: maxAnswerDepth, Duplicates: true, Inva
 
 // Map turns a Tool Service's answer into the tool result the agent gets: the
 // table of calls.md §3 and, for answers that are a tool result already, §6. It
-// is pure and total: whatever the answer, the result is valid.
+// is total, and pure but for seal: whatever the answer, the result is valid.
 //
 // legacy is for callers with a protocol version up to 2025-11-25, who may get
 // structuredContent only when it is an object.
-func Map(route registry.RouteKey, tool *registry.RoutedTool, answer *Answer, legacy bool) Result {
-	m := mapping{route: route, tool: tool, answer: answer, legacy: legacy}
+//
+// seal is nil for a tool whose results have no state, else the tool has a StateRule
+// with a Field (handles.md). It is called once for every successful answer, and
+// never for a failed one, which passes as it is. The state is in no result.
+func Map(route registry.RouteKey, tool *registry.RoutedTool, answer *Answer, legacy bool, seal Seal) Result {
+	m := mapping{route: route, tool: tool, answer: answer, legacy: legacy, seal: seal}
 	m.media, m.charset = mediaType(answer.ContentType)
 	result := m.result()
+	if seal != nil && !m.read && answer.Failure == nil && isSuccess(answer.Status) {
+		result = m.unread(result)
+	}
 	result.Meta = append(result.Meta, m.upstreamMeta())
 	return result
 }
@@ -70,6 +77,9 @@ type mapping struct {
 	answer         *Answer
 	legacy         bool
 	media, charset string
+
+	seal Seal
+	read bool // the answer was read as JSON, so that a state in it was found
 }
 
 // result is the table, top to bottom: the first row that fits wins.
@@ -121,8 +131,15 @@ func (m *mapping) unannounced(text []byte) Result {
 
 // json maps a 2xx JSON answer.
 func (m *mapping) json(text []byte) Result {
+	m.read = true
 	if err := jsonwire.Check(text, answerLimits); err != nil {
-		return m.fail("The Tool Service answered with invalid JSON: " + err.Error())
+		return m.fail("The Tool Service answered with invalid JSON: " + m.faultOf(err))
+	}
+	if m.seal != nil {
+		var err error
+		if text, err = m.sealed(text); err != nil {
+			return m.unsealed(err, text)
+		}
 	}
 	compact := jsonwire.AppendCompact(make([]byte, 0, len(text)), text)
 	shown := compact

@@ -14,9 +14,10 @@ import (
 // result do not (they would speak for the gateway); optional members that are
 // null, as many serialisers write absent ones, are dropped.
 func (m *mapping) rich() Result {
+	m.read = true
 	text := toUTF8(m.answer.Body, m.charset)
 	if err := jsonwire.Check(text, richLimits); err != nil {
-		return m.badRich(schema.BreachOf(err))
+		return m.badRich(m.breachOf(err))
 	}
 	if breach := checkObject("", text, resultFields); breach != nil {
 		return m.badRich(*breach)
@@ -24,6 +25,12 @@ func (m *mapping) rich() Result {
 	result := Result{IsError: !isSuccess(m.answer.Status)}
 	if value, ok := jsonwire.Get(text, "isError"); ok && string(value) == "true" {
 		result.IsError = true
+	}
+	if m.seal != nil && !result.IsError {
+		var err error
+		if text, err = m.sealedRich(text); err != nil {
+			return m.unsealed(err, nil)
+		}
 	}
 	structured, hasStructured := jsonwire.Get(text, "structuredContent")
 	if hasStructured {

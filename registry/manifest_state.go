@@ -1,0 +1,126 @@
+package registry
+
+import (
+	"strconv"
+	"time"
+
+	"tollgate/jsonwire"
+)
+
+const (
+	defaultStateTTL = 3600  // seconds a state is kept when its tool does not say
+	maxStateTTL     = 86400 // seconds; what lives longer belongs into a database of the service
+
+	// adviseHandle is the length in characters that a handle may well have.
+	adviseHandle = 128
+)
+
+// state reads what a tool keeps between calls.
+func (c *checker) state(meta object, tool *Tool) *StateRule {
+	value := meta.optional("state")
+	if value == nil {
+		return nil
+	}
+	state, ok := c.object(meta.at.member("state"), value)
+	if !ok {
+		return nil
+	}
+	const modes = `"signed" (the state travels inside the handle) or "stored" (it lies in the gateway's store)`
+	mode, ok := c.requiredText(state, "mode", modes)
+	if ok && mode != string(SignedState) && mode != string(StoredState) {
+		c.wrong(state, "mode", modes)
+	}
+	rule := &StateRule{
+		Mode:     StateMode(mode),
+		Field:    c.stateName(state, "field", "the name of the top-level member of the tool's result that holds the new state"),
+		Argument: c.stateName(state, "argument", "the name of the top-level argument that takes the handle"),
+		TTL:      c.stateTTL(state),
+	}
+	if state.optional("field") == nil && state.optional("argument") == nil {
+		c.breach(state.at, `names neither "field" (the tool makes or changes a state) nor "argument" (it takes one); declare at least one of them`)
+	}
+	c.stateArgument(state.at.member("argument"), tool.InputSchema, rule.Argument)
+	c.stateField(state.at.member("field"), tool.OutputSchema, rule.Field)
+	c.unknown(state, "mode", "ttlSeconds", "field", "argument")
+	return rule
+}
+
+// stateName is an optional name, "" when absent.
+func (c *checker) stateName(state object, name, want string) string {
+	value := state.optional(name)
+	if value == nil {
+		return ""
+	}
+	text, _ := jsonwire.Text(value)
+	if text == "" {
+		c.wrong(state, name, want)
+	}
+	return text
+}
+
+func (c *checker) stateTTL(state object) time.Duration {
+	seconds := int64(defaultStateTTL)
+	if value := state.optional("ttlSeconds"); value != nil {
+		n, ok := parseInteger(value)
+		if !ok || n < 1 || n > maxStateTTL {
+			c.wrong(state, "ttlSeconds", "an integer from 1 to "+strconv.Itoa(maxStateTTL)+", in digits only")
+			n = defaultStateTTL
+		}
+		seconds = n
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// stateArgument checks that agents learn of the argument, and that it is a string:
+// arguments are validated as the agent sends them, with the handle in that place.
+func (c *checker) stateArgument(at *place, input []byte, name string) {
+	if name == "" || input == nil {
+		return
+	}
+	properties, _ := jsonwire.Get(input, "properties")
+	members, _ := jsonwire.Object(properties)
+	declared := object{members: members}.get(name)
+	if declared == nil {
+		c.breach(at, `names %s, which inputSchema does not declare; write %s:{"type":"string"} into its properties`, quoted(name), quoted(name))
+	} else if value, _ := jsonwire.Get(declared, "type"); !isText(value, "string") {
+		c.breach(at, `names %s, which is a handle to agents; its property in inputSchema must say "type":"string", whatever the state is`, quoted(name))
+	}
+	for _, m := range members {
+		if m.Name != name && jsonwire.SameFolded(m.Name, name) {
+			c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(m.Name))
+		}
+	}
+	if _, inHeader := jsonwire.Get(declared, headerKeyword); inHeader {
+		c.advise(at, "names %s, which has an x-mcp-header: handles will stand in the logs of proxies, and whoever has one can use it", quoted(name))
+	}
+	length, _ := jsonwire.Get(declared, "maxLength")
+	if n, ok := parseInteger(length); ok && n < adviseHandle {
+		c.advise(at, "names %s, whose maxLength is %d: handles may well be longer, and are refused then", quoted(name), n)
+	}
+}
+
+// stateField advises about a result that cannot be valid: agents get the handle, a
+// string, in the place of the state.
+func (c *checker) stateField(at *place, output []byte, name string) {
+	if name == "" || output == nil {
+		return
+	}
+	properties, _ := jsonwire.Get(output, "properties")
+	declared, _ := jsonwire.Get(properties, name)
+	kind, typed := jsonwire.Get(declared, "type")
+	if !typed || isText(kind, "string") {
+		return
+	}
+	kinds, _ := jsonwire.Elements(kind)
+	for _, one := range kinds {
+		if isText(one, "string") {
+			return
+		}
+	}
+	c.advise(at, `names %s, which outputSchema does not let be a string: agents get the handle in its place, and no result will be valid; write "type":"string" there`, quoted(name))
+}
+
+func isText(value []byte, want string) bool {
+	text, ok := jsonwire.Text(value)
+	return ok && text == want
+}
