@@ -121,7 +121,7 @@ func TestNothingPassesForAState(t *testing.T) {
 		for _, arguments := range []string{`{"handle":{"count":9}}`, `{"handle":5}`, `{"handle":null}`, `{"handle":[]}`, `{}`} {
 			call("increment", arguments).wantFailure("do not fit the tool's inputSchema", "Nothing was called")
 		}
-		for _, handle := range []string{``, `x`, `h1.k1.e30.e30`, `s1.AAAAAAAAAAAAAAAAAAAAAA`, `{\"count\":9}`, strings.Repeat("h", 1<<20)} {
+		for _, handle := range []string{``, `x`, `h1.k1.e30.e30`, `s1.AAAAAAAAAAAAAAAAAAAAAA`, `{\"count\":9}`, strings.Repeat("h", 1<<17)} {
 			a := call("increment", `{"handle":"`+handle+`"}`)
 			if want := `The argument "handle": the handle is not valid here; create a new one. Nothing was called.`; a.text != want || !a.isError {
 				t.Errorf("%.50s: %s", handle, a.raw)
@@ -372,7 +372,7 @@ func TestHandlesAndStatesAreNowhere(t *testing.T) {
 		made := g.do(mode+".create", `{}`).handle()
 		secrets = append(secrets, made)
 		g.do(mode+".increment", `{"handle":"`+made+`"}`)
-		g.do(mode+".increment", `{"handle":"h1.secret-key.e30.e30"}`)
+		g.do(mode+".increment", `{"handle":"h1.secret-key.e30.`+strings.Repeat("A", 43)+`"}`)
 		g.do(mode+".increment", `{"handle":5}`)
 		g.do(mode+".put", `{"Handle":"`+made+`"}`)
 	}
@@ -400,6 +400,13 @@ func TestHandlesAndStatesAreNowhere(t *testing.T) {
 		{}, {},
 		{HandleIn: event("stored", "open", "unavailable")},
 		{HandleOut: event("signed", "create", "too_large")},
+	}
+	for _, e := range want {
+		for _, h := range []HandleEvent{e.HandleIn, e.HandleOut} {
+			if h != (HandleEvent{}) && !slices.Contains(HandleEvents(), h) {
+				t.Errorf("%v is not among those that there can be", h)
+			}
+		}
 	}
 	ignored := cmpopts.IgnoreFields(CallEvent{}, "Route", "Service", "Outcome", "Total", "Upstream", "Forwarded", "CostMissing")
 	if diff := cmp.Diff(want, log.ended, ignored); diff != "" {
