@@ -372,7 +372,7 @@ func TestHandlesAndStatesAreNowhere(t *testing.T) {
 		made := g.do(mode+".create", `{}`).handle()
 		secrets = append(secrets, made)
 		g.do(mode+".increment", `{"handle":"`+made+`"}`)
-		g.do(mode+".increment", `{"handle":"h1.secret-key.e30.e30"}`)
+		g.do(mode+".increment", `{"handle":"h1.secret-key.e30.`+strings.Repeat("A", 43)+`"}`)
 		g.do(mode+".increment", `{"handle":5}`)
 		g.do(mode+".put", `{"Handle":"`+made+`"}`)
 	}

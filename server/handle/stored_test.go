@@ -304,12 +304,16 @@ func TestUpdateOfWhatWasNotOpened(t *testing.T) {
 	}
 }
 
-// What one caller does with a state changes nothing for the next.
-func TestAppendingToAStateChangesNothing(t *testing.T) {
+// What one caller appends to a state changes nothing for another.
+func TestAppendingToAState(t *testing.T) {
 	eachStore(t, func(t *testing.T, s probedStore) {
 		k := NewStored(s)
 		handle := create(t, k, here, time.Hour, "1")
-		_ = append(open(t, k, here, handle).State, "2"...)
+		one := append(open(t, k, here, handle).State, "2"...)
+		two := append(open(t, k, here, handle).State, "3"...)
+		if string(one) != "12" || string(two) != "13" {
+			t.Errorf("the callers have %q and %q, want 12 and 13", one, two)
+		}
 		wantState(t, k, here, handle, "1")
 	})
 }
