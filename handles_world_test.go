@@ -326,7 +326,7 @@ const (
 	notValidSticker = `The argument "sticker": the handle is not valid here; create a new one. Nothing was called.`
 	expiredSticker  = `The argument "sticker": the handle expired after 1 s; create a new one. Nothing was called.`
 	storeAwayIn     = `The argument "handle": state store unavailable, try again. Nothing was called.`
-	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again`
+	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again.`
 	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again.`
 )
 
