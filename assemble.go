@@ -13,6 +13,7 @@ import (
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server"
+	"tollgate/server/handle"
 	"tollgate/server/management"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
@@ -22,6 +23,7 @@ import (
 type purpose struct {
 	only   registry.RouteKey // the one route it is about; "" is all of them
 	serves bool              // it serves agents, rather than looks at something once
+	alone  bool              // whoever it serves has no other gateway
 }
 
 // parts are a gateway without a door: what every command that serves or calls
@@ -31,7 +33,8 @@ type parts struct {
 	config   *config.Config
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
-	redis    *redisconn.Conn // nil when no copies are kept
+	redis    *redisconn.Conn // nil without Redis
+	states   states
 	registry *registry.Registry
 	server   *server.Server
 	draining atomic.Bool // set when serve begins to leave
@@ -85,8 +88,12 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys, err := configuredKeys(c.Handles)
+	if err != nil {
+		return nil, err
+	}
 	p := &parts{purpose: what, config: c}
-	if err := p.fill(s.Fixtures, log); err != nil {
+	if err := p.fill(s.Fixtures, keys, log); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -95,7 +102,7 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 
 // fill makes the parts in the order in which they need each other. After an
 // error, those made so far are to be closed.
-func (p *parts) fill(demo fixturesFlag, log *slog.Logger) (err error) {
+func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (err error) {
 	if demo.on {
 		if p.demo, err = fixtures.Start(fixtures.Options{Dir: demo.dir, Logger: log}); err != nil {
 			return err
@@ -107,6 +114,7 @@ func (p *parts) fill(demo fixturesFlag, log *slog.Logger) (err error) {
 	if err = p.openRedis(log); err != nil {
 		return err
 	}
+	p.keepStates(keys, log)
 	if err = p.observe(log); err != nil {
 		return err
 	}
@@ -119,6 +127,8 @@ func (p *parts) fill(demo fixturesFlag, log *slog.Logger) (err error) {
 		Routes:    c.StaticRoutes(),
 		OnlyRoute: p.purpose.only,
 		Store:     p.store(),
+		States:    registry.StateSupport{Signed: p.states.signed != nil, Stored: p.states.stored != nil},
+		Signer:    p.states.signer(),
 		Transport: p.upstream.Transport(p.portalHost()...),
 		Logger:    log,
 		OnCheck:   p.metrics.Checked,
@@ -134,6 +144,8 @@ func (p *parts) fill(demo fixturesFlag, log *slog.Logger) (err error) {
 		CacheScope:      server.CachePublic,
 		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
 		Drain:           c.Transport.Shutdown.Drain,
+		Signed:          p.states.signed,
+		Stored:          p.states.stored,
 		Logger:          log,
 		Observer:        p.metrics,
 		Tracer:          p.tracing.Tracer(),
@@ -171,6 +183,8 @@ func (p *parts) routeChanged(key registry.RouteKey, snapshot *registry.Snapshot)
 	p.server.RouteChanged(key, snapshot)
 	if snapshot == nil {
 		p.metrics.ForgetRoute(key)
+	} else if p.purpose.serves {
+		p.states.published(snapshot)
 	}
 }
 

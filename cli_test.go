@@ -61,7 +61,7 @@ func TestHelp(t *testing.T) {
 		if o.code != 0 {
 			t.Errorf("%v: exit code %d", args, o.code)
 		}
-		for _, name := range []string{"serve", "stdio", "check", "lint", "tools", "call", "client-config", "version"} {
+		for _, name := range []string{"serve", "stdio", "check", "lint", "tools", "call", "client-config", "key", "version"} {
 			if !strings.Contains(o.stdout, "\n  "+name) {
 				t.Errorf("%v: help lacks the command %s:\n%s", args, name, o.stdout)
 			}
@@ -94,11 +94,12 @@ func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 // TestSwitchesHaveNoEnvironmentVariable: their variables would have the names of
 // settings, and one set for another purpose must not break a command.
 func TestSwitchesHaveNoEnvironmentVariable(t *testing.T) {
-	env := []string{"TOLLGATE_PORTAL=http://portal.example", "TOLLGATE_JSON=pretty", "TOLLGATE_LIVE=x", "TOLLGATE_VERSION=1.2"}
+	env := []string{"TOLLGATE_PORTAL=http://portal.example", "TOLLGATE_JSON=pretty", "TOLLGATE_LIVE=x", "TOLLGATE_VERSION=1.2", "TOLLGATE_ID=a b"}
 	for _, c := range []command{
 		{args: []string{"lint", "-"}, stdin: goodManifest},
 		{args: []string{"tools", "--fixtures", "--route", "plant"}},
 		{args: []string{"check", "--fixtures"}},
+		{args: []string{"key", "handle"}},
 	} {
 		c.env = env
 		if o := c.run(t); o.code != 0 {

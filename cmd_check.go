@@ -42,7 +42,7 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		return ctx.Err()
 	}
 	status := p.registry.Status()
-	redis, err := p.tryRedis(ctx, log)
+	redis, err := p.tryRedis(ctx)
 	p.close()
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func (c stdioCmd) check(parsed *kong.Context) error {
 // serve serves one route of this process. A client shows little of why a route
 // has no tools, so the log says it.
 func (c stdioCmd) serve(ctx context.Context, std streams, log *slog.Logger, header http.Header) error {
-	p, err := assemble(c.source, purpose{only: registry.RouteKey(c.Route), serves: true}, log)
+	p, err := assemble(c.source, purpose{only: registry.RouteKey(c.Route), serves: true, alone: true}, log)
 	if err != nil {
 		return err
 	}

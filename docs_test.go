@@ -27,14 +27,18 @@ func readText(t *testing.T, path ...string) string {
 func TestTheReplicasExampleIsGood(t *testing.T) {
 	file := filepath.Join("docs", "examples", "replicas.yaml")
 	env := []string{"PORTAL_TOKEN=token", "TOLLGATE_REDIS_URL=rediss://tollgate:PASSWORD@redis.example.internal:6380/0"}
-	if o := (command{args: []string{"check", "--config", file}, env: env}).run(t); o.code != 0 {
+	key, _ := testKey("k1", '1')
+	if o := (command{args: []string{"check", "--config", file}, env: append(env, "TOLLGATE_HANDLE_KEYS="+key)}).run(t); o.code != 0 {
 		t.Errorf("exit code %d\n%s", o.code, o.stderr)
+	}
+	if o := (command{args: []string{"check", "--config", file}, env: append(env, "TOLLGATE_HANDLE_KEYS=BASE64")}).run(t); o.code != exitFailed || !strings.Contains(o.stderr, "TOLLGATE_HANDLE_KEYS: key number 1") {
+		t.Errorf("with a bad key: exit code %d\n%s", o.code, o.stderr)
 	}
 	if o := (command{args: []string{"check", "--config", file}}).run(t); o.code == 0 || !strings.Contains(o.stderr, "TOLLGATE_REDIS_URL") {
 		t.Errorf("without the environment: exit code %d\n%s", o.code, o.stderr)
 	}
 	text := readText(t, file)
-	for _, part := range append(env[1:], "${PORTAL_TOKEN}", "${TOLLGATE_REDIS_URL}") {
+	for _, part := range append(env[1:], "${PORTAL_TOKEN}", "${TOLLGATE_REDIS_URL}", "TOLLGATE_HANDLE_KEYS=k1:BASE64") {
 		if _, value, found := strings.Cut(part, "="); found {
 			part = value
 		}

@@ -35,6 +35,7 @@ func newManagement(p *parts, pprof bool, level *slog.LevelVar, log *slog.Logger)
 				Commit:           commit,
 				GoVersion:        runtime.Version(),
 				ProtocolVersions: mcp.SupportedProtocolVersions(),
+				HandleKeys:       p.states.fingerprints(),
 			},
 			Registry: p.registry,
 			Metrics:  p.metrics.Handler(),

@@ -146,12 +146,14 @@ func TestTheGuidesManifestIsGood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := jsonBlock.FindStringSubmatch(string(data))
-	if block == nil {
-		t.Fatal("the guide shows no manifest")
+	blocks := jsonBlock.FindAllStringSubmatch(string(data), -1)
+	if len(blocks) < 2 {
+		t.Fatalf("the guide shows %d manifests", len(blocks))
 	}
-	if o := (command{args: []string{"lint", "-"}, stdin: block[1]}).run(t); o.code != 0 {
-		t.Errorf("the guide's manifest is refused:\n%s", o.stdout)
+	for _, block := range blocks {
+		if o := (command{args: []string{"lint", "-"}, stdin: block[1]}).run(t); o.code != 0 {
+			t.Errorf("a manifest of the guide is refused:\n%s", o.stdout)
+		}
 	}
 }
 

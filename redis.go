@@ -11,11 +11,11 @@ import (
 	"tollgate/server/management"
 )
 
-// openRedis connects to the configured Redis, if there is one. What only looks
-// writes no copies, and the demo's routes are nobody's last-good. Nothing is asked
-// of Redis before there is a registry.
+// openRedis connects to the configured Redis, if there is one. The demo has none:
+// its routes are nobody's last-good, and its states nobody's. Nothing is asked of
+// Redis before there is a registry.
 func (p *parts) openRedis(log *slog.Logger) (err error) {
-	if p.config.Redis.URL == "" || p.demo != nil || !p.purpose.serves {
+	if p.config.Redis.URL == "" || p.demo != nil {
 		return nil
 	}
 	p.redis, err = redisconn.Open(redisconn.Options{
@@ -26,17 +26,12 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 
 // tryRedis finds out whether the configured Redis can be used, and touches no
 // copy. It returns what is wrong; "" when nothing is, or none is configured.
-func (p *parts) tryRedis(ctx context.Context, log *slog.Logger) (fault string, err error) {
-	if p.config.Redis.URL == "" || p.demo != nil {
+func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
+	if p.redis == nil {
 		return "", nil
 	}
-	conn, err := redisconn.Open(redisconn.Options{Config: p.config.Redis, Logger: log})
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	err = conn.Ping(ctx)
-	if conn.State().Status == redisconn.StatusUp {
+	err = p.redis.Ping(ctx)
+	if p.redis.State().Status == redisconn.StatusUp {
 		return "", nil // an answer about one key is an answer
 	}
 	if failure, ok := errors.AsType[*redisconn.Error](err); ok {
@@ -45,9 +40,10 @@ func (p *parts) tryRedis(ctx context.Context, log *slog.Logger) (fault string, e
 	return "", err // the command was interrupted
 }
 
-// store is where the registry keeps copies; nil without Redis.
+// store is where the registry keeps copies; nil without Redis, and for what only
+// looks: it writes none, and asks the origins.
 func (p *parts) store() registry.Store {
-	if p.redis == nil {
+	if p.redis == nil || !p.purpose.serves {
 		return nil
 	}
 	return p.redis

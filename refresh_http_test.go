@@ -29,6 +29,7 @@ func TestSecondLookAtTheDemoFetchesNothing(t *testing.T) {
 	o := registry.Options{Config: registry.DefaultConfig(), Transport: transport}
 	o.Config.Portal.URL = demo.PortalURL
 	o.Config.MissInterval = 0
+	o.States = registry.StateSupport{Signed: true, Stored: true} // or services of the demo are refused
 	o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout = time.Minute, time.Minute
 	o.OnCheck = func(c registry.Check) {
 		mu.Lock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 // it and with what it points to, but no secret.
 func TestCheckShowsNoSecret(t *testing.T) {
 	w := newTalkativeWorld(t)
+	w.keysInFile = true
 	config, env := w.config(t, w.server.URL, w.redisURL("127.0.0.1:1", w.redisUser, w.redisPassword))
 	for _, args := range [][]string{{"check"}, {"check", "--live"}, {"tools", "--route", "faulty"}, {"tools", "--route", "claims"}} {
 		for _, portal := range append([]string{"good"}, portalFaults...) {
@@ -52,11 +54,16 @@ func TestABrokenConfigurationIsReportedWithoutItsSecrets(t *testing.T) {
 		"OTLP endpoint with a query":      routes + "telemetry: {otlpEndpoint: 'http://127.0.0.1:4318/?token=" + escaped + "'}",
 		"OTLP endpoint with user info":    routes + "telemetry: {otlpEndpoint: 'http://user:" + escaped + "@127.0.0.1:4318/'}",
 		"OTLP endpoint without a scheme":  routes + "telemetry: {otlpEndpoint: 'user:" + escaped + "@127.0.0.1:4318'}",
+		"handle keys in place of a file":  routes + "handles: {keysFile: 'k1:" + base64.StdEncoding.EncodeToString([]byte(secret+secret)) + "'}",
+		"a handle key in place of a file": routes + "handles: {keysFile: " + base64.StdEncoding.EncodeToString([]byte(secret+secret)) + "}",
+		"a secret in place of a file":     routes + "handles: {keysFile: '" + secret + "'}",
+		"a secret in a file of keys":      routes + "handles: {keysFile: keys}", // which holds just that
 		"static route with a bad address": "registry: {routes: {a: [{id: a, manifestUrl: 'http://user:" + escaped + "@h/m', baseEndpoint: 'ftp://user:" + escaped + "@h'}]}}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "tollgate.yaml")
 			writeFile(t, file, text+"\n")
+			writeFile(t, filepath.Join(filepath.Dir(file), "keys"), secret+","+secret+":"+secret+",k1:"+secret+",k1:"+escaped)
 			for _, args := range [][]string{{"check"}, {"serve", "--listen", "127.0.0.1:0", "--management="}, {"stdio", "--route", "a"}} {
 				o := command{args: append(args, "--config", file, "--log-level", "debug")}.run(t)
 				if o.code == 0 {

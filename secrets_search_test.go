@@ -48,6 +48,12 @@ func (s *sentinels) new(what string, who audience, middle string) string {
 	return one.value
 }
 
+// note makes a sentinel of a text that somebody else has made, of at least 20
+// characters that occur nowhere else.
+func (s *sentinels) note(what string, who audience, text string) {
+	s.all = append(s.all, sentinel{what: what, who: who, value: text, head: text[:10], tail: text[len(text)-10:]})
+}
+
 // A place is where something may have got out.
 type place int
 

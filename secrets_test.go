@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,8 +24,12 @@ func TestNoSecretGetsOut(t *testing.T) {
 	g := serve(t, command{args: []string{"--config", config, "--log-level", "debug", "--pprof"}, env: env})
 
 	w.callEverything(t, g)
+	handles := w.callWithState(t, g)
 	w.failThePortal(t, g)
 	redis.Kill()
+	if a := w.useHandle(t, g, "stored", handles["stored"]); !strings.Contains(a.body, "state store unavailable") {
+		t.Errorf("without Redis: status %d, %s", a.status, a.body)
+	}
 	w.searchViews(t, g)
 	w.relayEverything(t, g)
 
@@ -60,6 +65,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 // it, in the log and at last by a dump of everything that runs.
 func TestNoSecretGetsOutWhileNothingCanBeReached(t *testing.T) {
 	w := newTalkativeWorld(t)
+	w.keysInFile = true
 	redis := w.startRedis(t)
 	for name, redisURL := range map[string]string{
 		"wrong password": w.redisURL(redis.Addr(), w.redisUser, w.secrets.add("a wrong password", forNobody)),
@@ -159,6 +165,54 @@ func (w *talkativeWorld) callEverything(t *testing.T, g *gateway) {
 	}
 }
 
+// callWithState makes states, uses them, and tries handles that are not valid. It
+// returns the handle of each mode.
+func (w *talkativeWorld) callWithState(t *testing.T, g *gateway) map[string]string {
+	t.Helper()
+	handles := map[string]string{}
+	for _, mode := range []string{"signed", "stored"} {
+		a := g.modern(t, "claims", "tools/call", "keep-"+mode, fmt.Sprintf(`"name":"keep-%s"`, mode))
+		made := handleInText.FindStringSubmatch(a.body)
+		if made == nil {
+			t.Fatalf("keep-%s makes no handle: status %d, %s", mode, a.status, a.body)
+		}
+		handles[mode] = made[1]
+		w.secrets.note("the end of a handle, "+mode, forAgent, made[1][strings.LastIndexByte(made[1], '.')+1:])
+		w.secrets.search(t, "the answer with a handle", inAnswer, a.body)
+		if a := w.useHandle(t, g, mode, made[1]); !strings.Contains(a.body, `\"used\":true`) {
+			t.Errorf("the Tool Service does not get the state: status %d, %s", a.status, a.body)
+		}
+		other := map[string]string{"signed": "stored", "stored": "signed"}[mode]
+		for _, invalid := range []string{
+			made[1][:len(made[1])-1], made[1] + "A", w.secrets.add("something for a handle", forAgent),
+			strings.Replace(made[1], ".signs.", ".verifies.", 1) + " ",
+			strings.Replace(made[1], ".signs.", "."+w.secrets.addName("a key's id", forAgent)+".", 1),
+		} {
+			if mode == "stored" && invalid == made[1] {
+				continue // there is no key to replace
+			}
+			if a := w.useHandle(t, g, mode, invalid); !strings.Contains(a.body, "not valid here") {
+				t.Errorf("a handle that is not valid: status %d, %s", a.status, a.body)
+			}
+		}
+		if a := w.useHandle(t, g, other, made[1]); !strings.Contains(a.body, "not valid here") {
+			t.Errorf("a handle of the other mode: status %d, %s", a.status, a.body)
+		}
+	}
+	return handles
+}
+
+// handleInText is a handle in the text of a result.
+var handleInText = regexp.MustCompile(`\{\\"handle\\":\\"([A-Za-z0-9._-]+)\\"\}`)
+
+// useHandle calls a tool with a handle of one mode.
+func (w *talkativeWorld) useHandle(t *testing.T, g *gateway, mode, handle string) answer {
+	t.Helper()
+	a := g.modern(t, "claims", "tools/call", "use-"+mode, fmt.Sprintf(`"name":"use-%s","arguments":{"handle":%q}`, mode, handle))
+	w.secrets.search(t, "the answer to a handle", inAnswer, fmt.Sprint(a.header)+a.body)
+	return a
+}
+
 // failThePortal has the Portal fail in every way.
 func (w *talkativeWorld) failThePortal(t *testing.T, g *gateway) {
 	t.Helper()
@@ -201,6 +255,9 @@ func (w *talkativeWorld) searchViews(t *testing.T, g *gateway) {
 			t.Errorf("%s: status %d, %.200s", path, a.status, a.body)
 		}
 		w.secrets.search(t, path, inView, fmt.Sprint(a.header)+a.body)
+	}
+	if a := g.management(t, http.MethodGet, "/actuator/info"); !strings.Contains(a.body, `"handleKeys":[{"id":"signs",`) || !strings.Contains(a.body, `{"id":"verifies",`) {
+		t.Errorf("the keys of handles are not in use: %s", a.body)
 	}
 	a := g.management(t, http.MethodPost, "/actuator/refresh/faulty")
 	w.secrets.search(t, "a refresh", inView, fmt.Sprint(a.header)+a.body)

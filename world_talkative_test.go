@@ -2,6 +2,7 @@ package main
 
 import (
 	"compress/gzip"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,9 +28,12 @@ type talkativeWorld struct {
 	spans   []byte // what the collector of traces was sent
 
 	token, redisUser, redisPassword, otlp string
+	handleKeys                            string // as TOLLGATE_HANDLE_KEYS has them
+	keysInFile                            bool   // the configuration names a file with handleKeys
 	path, prefix, host, address           string // of Tool Services
 	body, said                            string // what faulty origins say, in bodies and in headers
 	result, query                         string
+	signedState, storedState              string
 	asked                                 atomic.Int64 // how often the Portal was, with its token
 }
 
@@ -40,10 +44,13 @@ func newTalkativeWorld(t *testing.T) *talkativeWorld {
 	w.redisUser = w.secrets.addName("Redis' user", forNobody)
 	w.redisPassword = w.secrets.add("Redis' password", forNobody)
 	w.otlp = w.secrets.add("a token in the OTLP endpoint", forNobody)
+	w.handleKeys = w.newHandleKey("signs") + "," + w.newHandleKey("verifies")
 	w.query = w.secrets.add("the query of a URL", forNobody)
 	w.said = w.secrets.add("a header of an origin", forNobody)
 	w.body = w.secrets.add("a body of an origin that failed", forAgent)
 	w.result = w.secrets.add("a result", forAgent)
+	w.signedState = w.secrets.add("a state in its handle", forAgent)
+	w.storedState = w.secrets.add("a state in a store", forNobody)
 	w.path = w.secrets.addName("a path", forOperator)
 	w.prefix = w.secrets.addName("a prefix", forOperator)
 	w.host = w.secrets.addName("a host", forOperator)
@@ -52,6 +59,13 @@ func newTalkativeWorld(t *testing.T) *talkativeWorld {
 	w.server = httptest.NewServer(w)
 	t.Cleanup(w.server.Close)
 	return w
+}
+
+// newHandleKey makes a key that is a sentinel, whether it is seen as it is written
+// down or as the bytes it stands for.
+func (w *talkativeWorld) newHandleKey(id string) string {
+	secret := w.secrets.add("the key that "+id, forNobody)
+	return id + ":" + base64.StdEncoding.EncodeToString([]byte(secret+secret))
 }
 
 // ServeHTTP implements http.Handler.
@@ -167,6 +181,13 @@ func (w *talkativeWorld) answerManifest(to http.ResponseWriter, r *http.Request,
 		}
 		tools = append(tools, tool("echo", ""), tool("typed", `,"outputSchema":{"type":"object","required":["rows"],"properties":{"rows":{"type":"array"}}}`))
 		tools = append(tools, strings.Replace(tool("hold", ""), "500", "30000", 1))
+		for _, mode := range []string{"signed", "stored"} {
+			state := func(tool, state string) string {
+				return strings.Replace(tool, `"_meta":{`, fmt.Sprintf(`"_meta":{"state":{"mode":%q,%s},`, mode, state), 1)
+			}
+			tools = append(tools, state(tool("keep-"+mode, ""), `"field":"handle"`),
+				strings.Replace(state(tool("use-"+mode, ""), `"argument":"handle"`), `"properties":{`, `"properties":{"handle":{"type":"string"},`, 1))
+		}
 	case "garbage":
 		io.WriteString(to, w.body)
 		return
@@ -203,6 +224,14 @@ func (w *talkativeWorld) answerCall(to http.ResponseWriter, r *http.Request, too
 	switch tool {
 	case "echo":
 		w.answerEcho(to, r, body)
+	case "keep-signed":
+		fmt.Fprintf(to, `{"handle":%q}`, w.signedState)
+	case "keep-stored":
+		fmt.Fprintf(to, `{"handle":{"kept":%q}}`, w.storedState)
+	case "use-signed":
+		fmt.Fprintf(to, `{"used":%t}`, string(body) == fmt.Sprintf(`{"handle":%q}`, w.signedState))
+	case "use-stored":
+		fmt.Fprintf(to, `{"used":%t}`, string(body) == fmt.Sprintf(`{"handle":{"kept":%q}}`, w.storedState))
 	case "hold":
 		w.held <- struct{}{}
 		select {
@@ -259,7 +288,13 @@ var passedHeaders = []string{"guid", "x-request-id", "mcp-session-id", "employee
 func (w *talkativeWorld) config(t *testing.T, origin, redisURL string) (path string, env []string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tollgate.yaml")
-	writeFile(t, path, `
+	keys := "TOLLGATE_HANDLE_KEYS=" + w.handleKeys
+	handles := ""
+	if w.keysInFile {
+		writeFile(t, filepath.Join(filepath.Dir(path), "handle-keys"), w.handleKeys)
+		keys, handles = "TOLLGATE_HANDLE_KEYS=", "\nhandles: {keysFile: handle-keys}"
+	}
+	writeFile(t, path, handles+`
 shutdown: {delay: 0s}
 redis: {url: "${REDIS_URL}"}
 telemetry: {otlpEndpoint: "${OTLP_URL}"}
@@ -276,5 +311,6 @@ registry:
 		"PORTAL_URL=" + origin + "/registry?key=" + url.QueryEscape(w.query),
 		"REDIS_URL=" + redisURL,
 		"OTLP_URL=" + origin + "/traces/" + url.PathEscape(w.otlp),
+		keys,
 	}
 }

@@ -3,13 +3,16 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 
 	"tollgate/redisconn"
 	"tollgate/registry"
+	"tollgate/server/handle"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
 	"tollgate/transport"
@@ -34,6 +37,9 @@ func (c *Config) check(d *decoder) []Problem {
 	for _, err := range flatten(c.Redis.Validate()) {
 		k.take("redis", err)
 	}
+	for _, err := range flatten(c.Handles.Validate()) {
+		k.take("handles", err)
+	}
 	for _, err := range flatten(c.Telemetry.Validate()) {
 		k.take("telemetry", err)
 	}
@@ -41,6 +47,9 @@ func (c *Config) check(d *decoder) []Problem {
 		k.twoListeners(c.Transport)
 	}
 	k.tlsFiles(c.Transport.HTTP.TLS)
+	if c.Handles.KeysFile != "" {
+		k.readable(keysFile, c.Handles.KeysFile)
+	}
 	k.address("registry.portal.url", c.Registry.Portal.URL)
 	k.routes(c.Registry)
 	return k.problems
@@ -79,6 +88,8 @@ func (k *checker) take(section string, err error) {
 	} else if e, ok := errors.AsType[*redisconn.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*upstream.ConfigError](err); ok {
+		k.quoting(join(section, e.Key), e.Text)
+	} else if e, ok := errors.AsType[*handle.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
@@ -123,14 +134,28 @@ func (k *checker) tlsFiles(c transport.TLSConfig) {
 
 // readable tells at once of a file that could not be read when it is needed.
 func (k *checker) readable(key, path string) {
-	_, err := os.ReadFile(path)
+	err := openable(path)
 	if err == nil {
 		return
 	}
-	if _, hidden := k.decoder.hidden[key]; hidden {
+	if _, hidden := k.decoder.hidden[key]; hidden || key == keysFile {
 		err = fmt.Errorf("%s: %w", wanted[pattern(key)], withoutPath(err))
 	}
 	k.report(key, "%v", err)
+}
+
+// openable opens a file. It reads nothing: a device may have no end, and a pipe
+// gives everything just once.
+func openable(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+	}
+	return nil
 }
 
 // address tells at once of an address that every connection would be refused to.

@@ -9,6 +9,7 @@ import (
 
 	"tollgate/redisconn"
 	"tollgate/registry"
+	"tollgate/server/handle"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
 	"tollgate/transport"
@@ -35,6 +36,9 @@ type Config struct {
 	// Redis is where last-good values are kept across restarts and shared by
 	// replicas. Without a URL there is none.
 	Redis redisconn.Config `yaml:"redis"`
+
+	// Handles is how the state of tools is kept between calls.
+	Handles handle.Config `yaml:"handles"`
 
 	Telemetry telemetry.Config `yaml:"telemetry"`
 }
@@ -79,6 +83,7 @@ func Default() *Config {
 		Registry:  Registry{Config: registry.DefaultConfig()},
 		Upstream:  upstream.DefaultConfig(),
 		Redis:     redisconn.DefaultConfig(),
+		Handles:   handle.DefaultConfig(),
 	}
 }
 
@@ -86,9 +91,8 @@ func Default() *Config {
 // refused rather than ignored: an operator who configures a budget must not
 // believe that it is kept.
 var notBuilt = map[string]string{
-	"auth":    "authentication",
-	"cost":    "cost budgets",
-	"handles": "state handles",
+	"auth": "authentication",
+	"cost": "cost budgets",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.
@@ -187,6 +191,7 @@ func (c *Config) paths() map[string]*string {
 		"http.tls.keyFile":  &c.Transport.HTTP.TLS.KeyFile,
 		"upstream.caFile":   &c.Upstream.CAFile,
 		"redis.caFile":      &c.Redis.CAFile,
+		keysFile:            &c.Handles.KeysFile,
 	}
 	for key, services := range c.Registry.Routes {
 		for i := range services {
@@ -197,10 +202,10 @@ func (c *Config) paths() map[string]*string {
 }
 
 // contents finds what stands in the place of a file's path: the file's content,
-// a private key perhaps, which deployment tools put into variables.
+// a key perhaps, which deployment tools put into variables.
 func (d *decoder) contents(c *Config) {
 	for key, path := range c.paths() {
-		if isContent(*path) {
+		if isContent(*path) || key == keysFile && areKeys(*path) {
 			p := Problem{Key: key, Text: "holds the content of a file; want its path"}
 			if pos := d.positions[key]; pos != nil {
 				p.Line, p.Column = pos.Line, pos.Column

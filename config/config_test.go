@@ -12,6 +12,7 @@ import (
 
 	"tollgate/redisconn"
 	"tollgate/registry"
+	"tollgate/server/handle"
 )
 
 // load writes text to a file in a fresh directory and loads it.
@@ -69,14 +70,17 @@ upstream:
   proxyFromEnvironment: true
   allowedHosts: [tools.example]
 redis: { mode: sentinel, url: "${REDIS}", keyPrefix: "blue:tollgate" }
+handles: { keysFile: handle-keys, maxSignedBytes: 2048, ephemeralKeys: true, memoryStore: true }
 shutdown: { delay: 1s, drain: 21s }
 management: { listen: ":9001" }
 `, "TOKEN", "s3cret", "REDIS", "redis://:s3cret@cache.example?master_name=main")
-	if problems, ok := errors.AsType[*Problems](err); !ok || len(problems.List) != 2 {
-		t.Fatalf("want two problems for the missing certificate, got %v", err)
+	if problems, ok := errors.AsType[*Problems](err); !ok || len(problems.List) != 3 {
+		t.Fatalf("want three problems for the missing files, got %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"cert.pem", "handle-keys"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got, err := Load(filepath.Join(dir, "tollgate.yaml"), environment("TOKEN", "s3cret", "REDIS", "redis://:s3cret@cache.example?master_name=main"))
 	if err != nil {
@@ -109,6 +113,7 @@ management: { listen: ":9001" }
 		MaxToolTimeout:     20 * time.Second,
 	}
 	want.Redis = redisconn.Config{Mode: "sentinel", URL: "redis://:s3cret@cache.example?master_name=main", KeyPrefix: "blue:tollgate"}
+	want.Handles = handle.Config{KeysFile: filepath.Join(dir, "handle-keys"), MaxSignedBytes: 2048, EphemeralKeys: true, MemoryStore: true}
 	want.Upstream.PassHeaders = []string{"x-user"}
 	want.Upstream.PassAuthorization = true
 	want.Upstream.MaxResponseBytes = 4000
@@ -214,10 +219,19 @@ shutdown:
 		"a collector that cannot be one": {"registry: {routes: {a: [{id: a, manifestUrl: \"http://h/m\", baseEndpoint: \"http://h\"}]}}\ntelemetry:\n  otlpEndpoint: https://user:secret@collector\n", []string{
 			"3:3: telemetry.otlpEndpoint: must not hold credentials",
 		}},
-		"what is not built": {"auth: {mode: none}\ncost:\nhandles: {}\n", []string{
+		"handles, nothing of what stands where a path should": {"handles:\n  keysFile: q83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRWeJq8w=\n  maxSignedBytes: 127\n", []string{
+			"2:3: handles.keysFile: want the path of a file that can be read, relative to this one: no such file or directory",
+			"3:3: handles.maxSignedBytes: must be from 128 to 65536, is 127",
+		}},
+		"keys in place of their file": {"handles: {keysFile: \"k1:q83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRWeJq8w=\"}\n", []string{
+			"1:11: handles.keysFile: holds the content of a file; want its path",
+		}},
+		"a directory of keys": {"handles: {keysFile: .}\n", []string{"1:11: handles.keysFile: want the path of a file that can be read, relative to this one: is a directory"}},
+		"handles of the wrong types": {"handles: {ephemeralKeys: 1, memoryStore: maybe, maxSignedBytes: 1KiB, keys: x}\n", []string{
+			"1:26: handles.ephemeralKeys: want true or false", "1:42: handles.memoryStore: want true or false", "1:65: handles.maxSignedBytes: want a whole number", "1:71: handles.keys: unknown key"}},
+		"what is not built": {"auth: {mode: none}\ncost:\n", []string{
 			"1:1: auth: this build has no authentication",
 			"2:1: cost: this build has no cost budgets",
-			"3:1: handles: this build has no state handles",
 		}},
 	}
 	for name, test := range tests {
@@ -236,6 +250,9 @@ shutdown:
 				if !strings.Contains(err.Error(), file+want) {
 					t.Errorf("no problem %q in:\n%v", want, err)
 				}
+			}
+			if strings.Contains(err.Error(), "q83v") {
+				t.Errorf("a key is shown: %v", err)
 			}
 		})
 	}

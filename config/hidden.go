@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"tollgate/server/handle"
 )
 
 // A value that came from a variable, or that looks as if it had come to the
@@ -18,6 +20,10 @@ type hidden struct {
 	text      string
 	variables []string // that took part, in order; none when it stands in the file
 }
+
+// keysFile is the key whose value may be taken for that of the variable
+// TOLLGATE_HANDLE_KEYS: what cannot be opened may be a secret, wherever it stands.
+const keysFile = "handles.keysFile"
 
 // note remembers the value of a key if it is to be hidden.
 func (d *decoder) note(key, text string, variables []string) {
@@ -50,6 +56,7 @@ var wanted = map[string]string{
 	"registry.routes.*[*].fallbackManifestFile": "want the path of a file that can be read",
 	"http.tls.certFile":                         "want the path of a file that can be read",
 	"http.tls.keyFile":                          "want the path of a file that can be read",
+	keysFile:                                    "want the path of a file that can be read, relative to this one",
 	"shutdown.drain":                            "want a duration of zero or more, and not less than registry.maxToolTimeout",
 }
 
@@ -153,6 +160,12 @@ func userPath(key, name string) string {
 // isContent reports what cannot be a path, but may well be what the file holds.
 func isContent(path string) bool {
 	return strings.Contains(path, "-----BEGIN") || strings.ContainsAny(path, "\n\r")
+}
+
+// areKeys reports what handles.keysFile should lead to, and is not.
+func areKeys(path string) bool {
+	_, err := handle.ParseKeys(path)
+	return err == nil
 }
 
 // withoutPath is an error of opening a file without the file's name.

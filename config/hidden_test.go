@@ -42,10 +42,15 @@ func TestProblemsNeverShowWhatAVariableHolds(t *testing.T) {
 		route(`id: a, manifestUrl: "http://h", baseEndpoint: "http://h", fallbackManifestFile: "${PEM}"`): "fallbackManifestFile: holds the content of a file; want its path",
 		portal + `http: { tls: { certFile: /dev/null, keyFile: "${PEM}" } }`:                              "http.tls.keyFile: holds the content of a file; want its path; the value is that of the environment variable PEM",
 		portal + `upstream: { caFile: "${PEM}" }`:                                                         "upstream.caFile: holds the content of a file; want its path",
+		portal + `handles: { keysFile: "${V}" }`:                                                          "handles.keysFile: want the path of a file that can be read, relative to this one: no such file or directory; the value is that of the environment variable V",
+		portal + `handles: { keysFile: "${PEM}" }`:                                                        "handles.keysFile: holds the content of a file; want its path",
+		portal + `handles: { keysFile: "${KEYS}" }`:                                                       "handles.keysFile: holds the content of a file; want its path; the value is that of the environment variable KEYS",
+		portal + `handles: { maxSignedBytes: "${N}" }`:                                                    "handles.maxSignedBytes: must be from 128 to 65536; the value is that of",
 		portal + `redis: { caFile: "${PEM}" }`:                                                            "redis.caFile: holds the content of a file; want its path",
 		route(`id: a, manifestUrl: "http://h", baseEndpoint: "http://h", namePrefix: "${P}"}, {id: b, manifestUrl: "http://h", baseEndpoint: "http://h", namePrefix: "S3CR3Tp."`): "registry.routes.c[1].namePrefix: ",
 	} {
-		_, _, err := load(t, text, "V", secret, "PEM", "-----BEGIN PRIVATE KEY-----\nS3CR3T\n", "N", "-73921", "D", "-73921s", "P", "S3CR3T")
+		_, _, err := load(t, text, "V", secret, "PEM", "-----BEGIN PRIVATE KEY-----\nS3CR3T\n", "N", "-73921", "D", "-73921s", "P", "S3CR3T",
+			"KEYS", "k1:S3CR3Tq83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRW,k2:S3CR3Tq83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRW")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant …%s", text, err, want)
 		}

@@ -181,7 +181,11 @@ func TestNothingSecret(t *testing.T) {
 				}
 				conn, log := open(t, c)
 				tried++
-				for _, err := range []error{conn.Set(t.Context(), "a", []byte("1")), conn.Ping(t.Context())} {
+				scripts, scriptLog := open(t, c)
+				_, swapErr := scripts.Swap(t.Context(), "sesame", "sesame-1", []byte("sesame-2"), time.Hour)
+				scripts.Close()
+				seen.WriteString(scriptLog.String())
+				for _, err := range []error{conn.Set(t.Context(), "a", []byte("1")), conn.Ping(t.Context()), swapErr} {
 					if err == nil {
 						t.Errorf("%s at %s: no failure", mode, address)
 					}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -28,13 +29,16 @@ const (
 	InvalidManifest FailureKind = "invalid_manifest" // a manifest with breaches
 	InvalidRegistry FailureKind = "invalid_registry" // a Portal answer that is refused as a whole
 	FailedInternal  FailureKind = "internal"         // a bug in the gateway; the log has the stack
+
+	HandleKeysMissing FailureKind = "handle_keys_missing" // a manifest with an enabled tool of signed state, and no keys to sign it with
+	NoStateStore      FailureKind = "no_state_store"      // a manifest with an enabled tool of stored state, and no store to keep it in
 )
 
 // Failure says why a fetch did not count. It is immutable.
 type Failure struct {
 	Kind     FailureKind
 	Detail   string    // for the operator's log: may name hosts, never holds URLs, headers or tokens
-	Findings []Finding // what the validator found, for InvalidManifest and InvalidRegistry
+	Findings []Finding // what is wrong with the document, for InvalidManifest, InvalidRegistry, HandleKeysMissing and NoStateStore
 }
 
 // Error returns kind and detail in one line.
@@ -49,6 +53,15 @@ func (f *Failure) Error() string {
 // An origin may stumble over the condition itself, so that its tag is dropped
 // and the next fetch is unconditional.
 func (f *Failure) refused() bool { return strings.HasPrefix(string(f.Kind), "status_") }
+
+// level is that of the log line which tells of a failure. Where the gateway itself
+// lacks what it needs, nobody else's patience or work will end it.
+func (k FailureKind) level(otherwise slog.Level) slog.Level {
+	if k == HandleKeysMissing || k == NoStateStore {
+		return slog.LevelError
+	}
+	return otherwise
+}
 
 // invalid is the failure of a document with breaches.
 func invalid(kind FailureKind, findings []Finding) *Failure {

@@ -1,10 +1,8 @@
 package registry
 
 import (
-	"bytes"
 	"strconv"
 	"time"
-	"unicode"
 
 	"tollgate/jsonwire"
 )
@@ -88,7 +86,7 @@ func (c *checker) stateArgument(at *place, input []byte, name string) {
 		c.breach(at, `names %s, which is a handle to agents; its property in inputSchema must say "type":"string", whatever the state is`, quoted(name))
 	}
 	for _, m := range members {
-		if m.Name != name && sameLetters(m.Name, name) {
+		if m.Name != name && jsonwire.SameFolded(m.Name, name) {
 			c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(m.Name))
 		}
 	}
@@ -125,12 +123,4 @@ func (c *checker) stateField(at *place, output []byte, name string) {
 func isText(value []byte, want string) bool {
 	text, ok := jsonwire.Text(value)
 	return ok && text == want
-}
-
-// sameLetters reports whether names differ in case at most, as some servers that
-// read members without regard to it compare: "ſ" is an "s" to them, too.
-func sameLetters(a, b string) bool { return bytes.Equal(foldLetters(a), foldLetters(b)) }
-
-func foldLetters(s string) []byte {
-	return bytes.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, []byte(s))
 }

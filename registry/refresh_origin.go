@@ -186,13 +186,13 @@ func (rec *record) tell(kind FailureKind, now time.Duration) slog.Level {
 	rec.vain++
 	if rec.outage.set(true, now) {
 		rec.vain, rec.reported = 1, []FailureKind{kind}
-		return slog.LevelWarn
+		return kind.level(slog.LevelWarn)
 	}
 	if !rec.outage.told || len(rec.reported) >= maxReported || slices.Contains(rec.reported, kind) {
 		return slog.LevelDebug
 	}
 	rec.reported = append(rec.reported, kind)
-	return slog.LevelInfo
+	return kind.level(slog.LevelInfo)
 }
 
 // retryDelay is the time to the next try after the n-th failure that counts.

@@ -76,6 +76,8 @@ func (r *Registry) checkService(ctx context.Context, s *service) (result CheckRe
 	if failure == nil && !doc.notModified {
 		if m, findings = r.parse(s, doc.data); m == nil {
 			failure = invalid(InvalidManifest, findings)
+		} else {
+			failure = r.states.refuse(m)
 		}
 	}
 	if ctx.Err() != nil {

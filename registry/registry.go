@@ -69,6 +69,17 @@ type Options struct {
 	// Store keeps last-good copies beyond the life of the process. Default: none.
 	Store Store
 
+	// Signer signs the copy of the Portal, the one with addresses, and vouches for
+	// what is read of it: a copy without a MAC that it knows is not used. Its keys
+	// are the same in all replicas and outlive the process. Default: copies are
+	// written without a MAC, and one that is there is not looked at.
+	Signer Signer
+
+	// States says which modes of state the process can keep between the calls of a
+	// tool. A manifest with an enabled tool of another mode is not served, wherever it
+	// comes from; one of a fallback file is an error of New. Default: none.
+	States StateSupport
+
 	// Transport sends the fetches. It follows no redirects and guards addresses;
 	// required.
 	Transport http.RoundTripper
@@ -99,7 +110,9 @@ type Registry struct {
 	only      RouteKey
 	fallbacks map[serviceID]*Manifest
 	fetch     fetcher
-	store     Store // nil: none
+	store     Store  // nil: none
+	signer    Signer // of the Portal's copy; nil: it has no MAC
+	states    StateSupport
 	log       *slog.Logger
 	onCheck   func(Check) // nil: nobody wants to know
 	born      time.Time   // zero of Registry times
@@ -141,6 +154,8 @@ func New(o Options) (*Registry, error) {
 		fallbacks: make(map[serviceID]*Manifest),
 		fetch:     fetcher{o.Transport, o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout},
 		store:     o.Store,
+		signer:    o.Signer,
+		states:    o.States,
 		log:       o.Logger,
 		onCheck:   o.OnCheck,
 		born:      time.Now(),
@@ -253,6 +268,9 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 	}
 	if len(findings) > 0 && (m == nil || findings[0].Level == Breach) {
 		return nil, invalid(InvalidManifest, findings)
+	}
+	if failure := r.states.refuse(m); failure != nil {
+		return nil, failure
 	}
 	return m, nil
 }

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"tollgate/jsonwire"
 )
@@ -55,40 +52,12 @@ const (
 	sound          defect = ""
 	foreignFormat  defect = "format"      // another version's, or somebody else's value
 	badHash        defect = "hash"        // not what was written
+	badMAC         defect = "mac"         // not signed with a key that is here, although there are keys
 	badForm        defect = "form"        // not JSON of the form that is written here
 	badManifest    defect = "manifest"    // a manifest in it is not valid for its service
 	badDeclaration defect = "declaration" // a route in it is not valid, or the manifests do not fit the route
 	tooLarge       defect = "too_large"   // more than what is written here can be
 )
-
-// A value is a header line with the version of the format and the hash of what
-// follows, and JSON.
-const copyHeader = "tollgate-registry 1 sha256:"
-
-func seal(body []byte) []byte {
-	value := make([]byte, 0, len(copyHeader)+hex.EncodedLen(sha256.Size)+1+len(body))
-	value = append(value, copyHeader...)
-	value = append(value, hashOf(body)...)
-	value = append(value, '\n')
-	return append(value, body...)
-}
-
-func unseal(value []byte) (body []byte, why defect) {
-	header, body, _ := bytes.Cut(value, []byte{'\n'})
-	hash, ours := strings.CutPrefix(string(header[:min(len(header), 100)]), copyHeader)
-	switch {
-	case !ours:
-		return nil, foreignFormat
-	case hash != hashOf(body):
-		return nil, badHash
-	}
-	return body, sound
-}
-
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
 
 // manifestCopy is one manifest in a route's copy.
 type manifestCopy struct {
@@ -114,13 +83,13 @@ func encodeRouteCopy(manifests []manifestCopy) []byte {
 		body = append(body, `,"manifest":`...)
 		body = append(append(body, m.Raw...), '}')
 	}
-	return seal(append(body, "]}"...))
+	return seal(append(body, "]}"...), nil)
 }
 
 // decodeRouteCopy takes only what encodeRouteCopy makes. Whether the manifests
 // are valid is for their reader to find out.
 func decodeRouteCopy(value []byte) ([]manifestCopy, defect) {
-	body, why := unseal(value)
+	body, why := unseal(value, nil)
 	if why != sound {
 		return nil, why
 	}
@@ -176,22 +145,26 @@ type serviceCopy struct {
 	Enabled      bool       `json:"enabled"`
 }
 
-func encodePortalCopy(p portalCopy) []byte {
+// body is the value of the Portal without its header.
+func (p portalCopy) body() []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(p) // such a value has no error, and a buffer takes everything
-	return seal(bytes.TrimSuffix(body.Bytes(), []byte{'\n'}))
+	return bytes.TrimSuffix(body.Bytes(), []byte{'\n'})
 }
 
-// decodePortalCopy takes only what encodePortalCopy makes of valid routes.
-func decodePortalCopy(value []byte) (portalCopy, defect) {
+func encodePortalCopy(p portalCopy, signer Signer) []byte { return seal(p.body(), signer) }
+
+// decodePortalCopy takes only what encodePortalCopy makes of valid routes. Without a
+// signer, it takes the value of somebody who has one, too.
+func decodePortalCopy(value []byte, signer Signer) (portalCopy, defect) {
 	var p portalCopy
-	body, why := unseal(value)
+	body, why := unseal(value, signer)
 	if why != sound {
 		return p, why
 	}
-	if json.Unmarshal(body, &p) != nil || p.Routes == nil || !bytes.Equal(encodePortalCopy(p), value) {
+	if json.Unmarshal(body, &p) != nil || p.Routes == nil || !bytes.Equal(p.body(), body) {
 		return portalCopy{}, badForm
 	}
 	for i, entry := range p.Routes {

@@ -213,7 +213,7 @@ func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 		}
 		p.Routes = append(p.Routes, copyOfDeclaration(key, declared))
 	}
-	value, now := encodePortalCopy(p), r.now()
+	value, now := encodePortalCopy(p, r.signer), r.now()
 	content := hashOf(value)
 	if r.keeper.holds(c, content, now) {
 		return nil
@@ -223,7 +223,7 @@ func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 		if err != nil {
 			return err
 		}
-		value = encodePortalCopy(p.filledFrom(old, invalid))
+		value = encodePortalCopy(p.filledFrom(old, invalid), r.signer)
 	}
 	if len(value) > r.portalCopyLimit() {
 		r.noteDefect(c.key, "", tooLarge, now)

@@ -60,6 +60,15 @@ func (r *Registry) noteDefect(key string, service ServiceKey, why defect, began 
 	r.log.LogAttrs(r.ctx, slog.LevelWarn, "registry copy cannot be used; it counts as missing", attrs...)
 }
 
+// noteUnkept is noteDefect for a service's part of a copy that is as it should be,
+// but of no use to a process that cannot keep the states of its tools.
+func (r *Registry) noteUnkept(key string, service ServiceKey, failure *Failure, began time.Duration) {
+	if r.keeper.defective(key, service, defect(failure.Kind), began) {
+		r.log.LogAttrs(r.ctx, slog.LevelError, "registry copy is not used: the gateway cannot keep the state of its tools",
+			slog.String("key", key), slog.String("kind", string(failure.Kind)), slog.String("service", string(service)), slog.String("detail", failure.Detail))
+	}
+}
+
 // readPortalCopy reads the copy of the Portal. It is nil when there is none that
 // can be used; an error means that nobody knows.
 func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
@@ -68,7 +77,7 @@ func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
 	if value == nil || err != nil {
 		return nil, err
 	}
-	p, why := decodePortalCopy(value)
+	p, why := decodePortalCopy(value, r.signer)
 	r.noteDefect(portalCopyKey, "", why, now)
 	if why != sound {
 		return nil, nil
@@ -221,6 +230,12 @@ func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared [
 			continue
 		}
 		m, why := r.checkCopy(services[i], raw, declared, i)
+		if why == sound {
+			if failure := r.states.refuse(m); failure != nil {
+				r.noteUnkept(routeCopyKey(route), d.Key, failure, now)
+				continue // it is good, and stays there for others
+			}
+		}
 		r.noteDefect(routeCopyKey(route), d.Key, why, now)
 		if m != nil {
 			copies[d.Key] = m

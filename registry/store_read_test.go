@@ -100,7 +100,7 @@ func TestStateOfTheStoreAtStart(t *testing.T) {
 		"panics":                      {state: func(s *fakeStore) { s.breaks(func(string) error { panic("bug") }) }, cold: true},
 		"portal of another version":   {change(portal, "registry 1", "registry 2"), portal, foreignFormat, true},
 		"portal with a bad hash":      {change(portal, "alpha.test", "other.test"), portal, badHash, true},
-		"portal that is no JSON":      {func(s *fakeStore) { s.put(portal, string(seal([]byte("{")))) }, portal, badForm, true},
+		"portal that is no JSON":      {func(s *fakeStore) { s.put(portal, string(seal([]byte("{"), nil))) }, portal, badForm, true},
 		"portal too large":            {func(s *fakeStore) { s.put(portal, strings.Repeat("x", 65<<20)) }, portal, tooLarge, true},
 		"empty value":                 {func(s *fakeStore) { s.put(plant, "") }, plant, foreignFormat, true},
 		"route of another version":    {change(plant, "registry 1", "registry 2"), plant, foreignFormat, true},
@@ -142,7 +142,7 @@ func TestStateOfTheStoreAtStart(t *testing.T) {
 				time.Sleep(301 * time.Second)
 				ask(t, r, "plant")
 				wantWritten(t, s, "plant", "alpha: a.one a.two")
-				if _, why := decodePortalCopy([]byte(s.value(portal))); why != sound {
+				if _, why := decodePortalCopy([]byte(s.value(portal)), nil); why != sound {
 					t.Errorf("the Portal's copy is left %s", why)
 				}
 			})

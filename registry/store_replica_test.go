@@ -177,7 +177,7 @@ func TestInvalidEntryReplacesNoNewerDeclaration(t *testing.T) {
 		w.at(301)
 		ask(t, x, "plant")
 		synctest.Wait()
-		p, why := decodePortalCopy([]byte(s.value(portalCopyKey)))
+		p, why := decodePortalCopy([]byte(s.value(portalCopyKey)), nil)
 		if why != sound || len(p.Routes) != 3 || p.Routes[2].Services[1].Enabled {
 			t.Errorf("the copy is %q, %+v; want beta switched off", why, p.Routes)
 		}
@@ -223,7 +223,7 @@ func TestFirstWordOfNothingIsNotWritten(t *testing.T) {
 		w.at(31)
 		r.Refresh(t.Context(), "plant")
 		synctest.Wait()
-		if p, why := decodePortalCopy([]byte(s.value(portalCopyKey))); why != sound || len(p.Routes) != 0 {
+		if p, why := decodePortalCopy([]byte(s.value(portalCopyKey)), nil); why != sound || len(p.Routes) != 0 {
 			t.Errorf("the copy is %q with %d routes, want none", why, len(p.Routes))
 		}
 	})

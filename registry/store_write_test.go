@@ -439,7 +439,7 @@ func TestPortalCopyBeyondItsBound(t *testing.T) {
 			time.Sleep(301 * time.Second)
 			r.Snapshot(t.Context(), "a")
 			synctest.Wait()
-			p, why := decodePortalCopy([]byte(s.value(portalCopyKey)))
+			p, why := decodePortalCopy([]byte(s.value(portalCopyKey)), nil)
 			if why != sound || i < 3 && p.Routes[i].Services == nil {
 				t.Errorf("after %d answers the copy is %q: %+v", i+1, why, p)
 			}

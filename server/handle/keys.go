@@ -19,6 +19,9 @@ const minKey = 32
 // idPattern is what a key's id may be: it stands in handles, between dots.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
+// idRule is idPattern for people.
+const idRule = "must be 1 to 32 of the characters A-Z a-z 0-9 _ -"
+
 // Keys are the keys of a gateway, at least one. The first signs, all verify, so
 // that keys can be replaced without losing a handle. They come from [ParseKeys] or
 // [EphemeralKeys], the zero value cannot sign, and are immutable: their methods may
@@ -74,7 +77,7 @@ func parseKey(entry string) (key, error) {
 		return key{}, errors.New(`want ID:BASE64, as "tollgate key handle" prints it`)
 	}
 	if !idPattern.MatchString(id) {
-		return key{}, errors.New("the id before the colon must be 1 to 32 of the characters A-Z a-z 0-9 _ -")
+		return key{}, errors.New("the id before the colon " + idRule)
 	}
 	secret, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil {
@@ -93,7 +96,7 @@ func NewKey(id string) (string, error) {
 		id = "k-" + randomHex()
 	}
 	if !idPattern.MatchString(id) {
-		return "", errors.New("a key's id must be 1 to 32 of the characters A-Z a-z 0-9 _ -")
+		return "", errors.New("a key's id " + idRule)
 	}
 	return id + ":" + base64.StdEncoding.EncodeToString(randomSecret()), nil
 }
@@ -159,10 +162,7 @@ func (k *Keys) find(id string) *key {
 // mac covers the key's id as well.
 func (k *key) mac(purpose string, data []byte) []byte {
 	h := hmac.New(sha256.New, k.secret)
-	var head []byte
-	head = appendField(head, purpose)
-	head = appendField(head, k.id)
-	h.Write(head)
+	h.Write(appendField(appendField(make([]byte, 0, 64), purpose), k.id))
 	h.Write(data)
 	return h.Sum(nil)
 }

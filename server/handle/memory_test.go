@@ -13,11 +13,12 @@ import (
 // mebibyte is what the tests fill a Memory with: it keeps no copy.
 var mebibyte = make([]byte, 1<<20)
 
-// fill stores values of 1 MiB until there is no room, and returns how many.
-func fill(t *testing.T, m *Memory, ttl time.Duration) int {
+// fill stores values of 1 MiB, under keys of that name, until there is no room, and
+// returns how many.
+func fill(t *testing.T, m *Memory, name string, ttl time.Duration) int {
 	t.Helper()
 	for n := range 1000 {
-		if m.SetFor(t.Context(), fmt.Sprint("fill ", n), mebibyte, ttl) != nil {
+		if m.SetFor(t.Context(), fmt.Sprint(name, n), mebibyte, ttl) != nil {
 			return n
 		}
 	}
@@ -30,7 +31,7 @@ func TestMemoryThatIsFullLosesNothing(t *testing.T) {
 		m := new(Memory)
 		k := NewStored(m)
 		handle := create(t, k, here, time.Hour, "1")
-		n := fill(t, m, time.Minute)
+		n := fill(t, m, "first ", time.Minute)
 		if n != 63 { // 64 MiB, less what values count for besides their bytes
 			t.Errorf("room for %d MiB, want 63", n)
 		}
@@ -40,17 +41,17 @@ func TestMemoryThatIsFullLosesNothing(t *testing.T) {
 		wantError(t, err, Unavailable, "state store unavailable, try again")
 		wantState(t, k, here, handle, "1")
 		for i := range n {
-			wantValue(t, m, fmt.Sprint("fill ", i), string(mebibyte))
+			wantValue(t, m, fmt.Sprint("first ", i), string(mebibyte))
 		}
 		// What takes no more room than is there is still served.
 		update(t, k, here, open(t, k, here, handle), time.Hour, "2")
-		if err := m.SetFor(t.Context(), "fill 0", mebibyte, time.Minute); err != nil {
+		if err := m.SetFor(t.Context(), "first 0", mebibyte, time.Minute); err != nil {
 			t.Errorf("a value in the place of one of its size: %v", err)
 		}
 
 		// There is room again once the others are over.
 		time.Sleep(time.Minute)
-		if again := fill(t, m, time.Minute); again != n {
+		if again := fill(t, m, "second ", time.Minute); again != n {
 			t.Errorf("room for %d MiB, want %d again", again, n)
 		}
 		wantState(t, k, here, handle, "2")
@@ -146,7 +147,7 @@ func (m *modelledMemory) there(key string) int {
 
 // step does one thing or another.
 func (m *modelledMemory) step(t *testing.T, random *rand.Rand) {
-	key := fmt.Sprint(random.IntN(200))
+	key := fmt.Sprint(random.IntN(400))
 	value := mebibyte[:1+random.IntN(4)]
 	if random.IntN(2) == 0 {
 		value = mebibyte[:1<<19+random.IntN(1<<19)]
@@ -173,7 +174,7 @@ func (m *modelledMemory) step(t *testing.T, random *rand.Rand) {
 			t.Fatalf("%d bytes, %v; want %d", len(got), err, there)
 		}
 	case 3:
-		time.Sleep(time.Duration(random.IntN(int(300 * time.Millisecond))))
+		time.Sleep(time.Duration(random.IntN(int(100 * time.Millisecond))))
 	}
 	if stored {
 		m.model[key] = modelled{len(value), time.Now().Add(ttl)}

@@ -2,11 +2,17 @@ package handle
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tollgate/redisconn"
+	"tollgate/redistest"
 )
 
 // probedStore is a Store of which a test can see for how long it keeps a value.
@@ -25,9 +31,74 @@ func (m probedMemory) left(_ *testing.T, key string) time.Duration {
 	return time.Until(m.values[key].expires)
 }
 
+// probedRedis is a real Redis, and the gateway's way to it. An operation that failed
+// is tried again, as all may be: on a machine that has no time for Redis it runs into
+// its time limit, and that is no failure of what is tested.
+type probedRedis struct {
+	conn   *redisconn.Conn
+	server *redistest.Server
+}
+
+func startRedis(t *testing.T) probedRedis {
+	t.Helper()
+	server := redistest.Start(t)
+	config := redisconn.DefaultConfig()
+	config.URL = server.URL()
+	conn, err := redisconn.Open(redisconn.Options{Config: config, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return probedRedis{conn, server}
+}
+
+func (r probedRedis) Get(ctx context.Context, key string, limit int) (value []byte, err error) {
+	again(func() error { value, err = r.conn.Get(ctx, key, limit); return err })
+	return value, err
+}
+
+func (r probedRedis) SetFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return again(func() error { return r.conn.SetFor(ctx, key, value, ttl) })
+}
+
+func (r probedRedis) Swap(ctx context.Context, key, prefix string, value []byte, ttl time.Duration) (swapped bool, err error) {
+	again(func() error { swapped, err = r.conn.Swap(ctx, key, prefix, value, ttl); return err })
+	return swapped, err
+}
+
+// again tries until Redis did as it was asked, or said what is wrong with the value.
+func again(try func() error) error {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	late := time.After(30 * time.Second)
+	for {
+		err := try()
+		if _, fault := err.(interface{ ValueFault() string }); err == nil || fault {
+			return err
+		}
+		select {
+		case <-poll.C:
+		case <-late:
+			return err
+		}
+	}
+}
+
+func (r probedRedis) left(t *testing.T, key string) time.Duration {
+	t.Helper()
+	milliseconds, err := strconv.Atoi(r.server.Do("PTTL", "tollgate:"+key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(milliseconds) * time.Millisecond
+}
+
+var _ Store = (*redisconn.Conn)(nil)
+
 // eachStore runs a test over every Store.
 func eachStore(t *testing.T, test func(t *testing.T, s probedStore)) {
 	t.Run("memory", func(t *testing.T) { test(t, probedMemory{new(Memory)}) })
+	t.Run("redis", func(t *testing.T) { test(t, startRedis(t)) })
 }
 
 func wantValue(t *testing.T, s Store, key, want string) {
@@ -137,7 +208,7 @@ func TestMemoryForgets(t *testing.T) {
 		}
 		time.Sleep(time.Minute - 1)
 		wantValue(t, m, "key", "v1")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wantValue(t, m, "key", "")
 		if swapped, err := m.Swap(t.Context(), "key", "v1", []byte("v2"), time.Minute); swapped || err != nil {
 			t.Errorf("swapped what is over: %t, %v", swapped, err)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"tollgate/server/handle"
 )
 
 // Handler answers the operator's requests. It is safe for concurrent use.
@@ -22,6 +24,9 @@ type methods map[string]http.HandlerFunc
 
 // New returns a Handler. It starts nothing.
 func New(o Options) *Handler {
+	if o.Info.HandleKeys == nil {
+		o.Info.HandleKeys = []handle.Fingerprint{} // [] rather than null
+	}
 	if o.Draining == nil {
 		o.Draining = func() bool { return false }
 	}

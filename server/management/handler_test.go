@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tollgate/registry"
+	"tollgate/server/handle"
 )
 
 // fakeRegistry is a registry in a state of the test's choice.
@@ -66,7 +67,7 @@ func withRoutes(keys ...string) *fakeRegistry {
 func options() Options {
 	return Options{
 		Identity: "tollgate",
-		Info:     Info{"v1", "abc", "go1", []string{"2026-07-28"}},
+		Info:     Info{"v1", "abc", "go1", []string{"2026-07-28"}, nil},
 		Registry: withRoutes("claims", "lab!"),
 		Level:    new(slog.LevelVar),
 	}
@@ -166,8 +167,14 @@ func TestAnUnknownPathIsToldThePaths(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	want := `{"identity":"tollgate","version":"v1","commit":"abc","goVersion":"go1","protocolVersions":["2026-07-28"]}` + "\n"
-	if got := ask(options(), "GET", "/actuator/info", "").Body.String(); got != want {
+	const build = `{"identity":"tollgate","version":"v1","commit":"abc","goVersion":"go1","protocolVersions":["2026-07-28"],"handleKeys":`
+	o := options()
+	if got, want := ask(o, "GET", "/actuator/info", "").Body.String(), build+"[]}\n"; got != want {
+		t.Errorf("without keys: got %s, want %s", got, want)
+	}
+	o.Info.HandleKeys = []handle.Fingerprint{{ID: "k2", SHA256: "89abcdef"}, {ID: "k1", SHA256: "01234567"}}
+	want := build + `[{"id":"k2","sha256":"89abcdef"},{"id":"k1","sha256":"01234567"}]}` + "\n"
+	if got := ask(o, "GET", "/actuator/info", "").Body.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"net/http"
 
 	"tollgate/registry"
+	"tollgate/server/handle"
 )
 
 // Registry is what the operator's view needs of a registry; *registry.Registry
@@ -64,4 +65,8 @@ type Info struct {
 	Commit           string   `json:"commit"`
 	GoVersion        string   `json:"goVersion"`
 	ProtocolVersions []string `json:"protocolVersions"` // of MCP, newest first
+
+	// HandleKeys tell whether replicas sign and verify state handles with the same
+	// keys, the signing one first. Nil, or empty: there are none.
+	HandleKeys []handle.Fingerprint `json:"handleKeys"`
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+
+	"tollgate/server/handle"
+)
+
+// keyCmd makes keys.
+type keyCmd struct {
+	Handle keyHandleCmd `cmd:"" help:"Make a key that signs state handles."`
+}
+
+// keyHandleCmd makes a key that signs handles.
+type keyHandleCmd struct {
+	ID string `name:"id" env:"-" placeholder:"ID" help:"What the key is called in handles, logs and views; 1 to 32 of A-Z a-z 0-9 _ -. Without it, a random name."`
+}
+
+// Run prints the key alone on standard output, so that it can go into a file or a
+// variable unseen, and what to do with it on standard error.
+func (c keyHandleCmd) Run(std streams) error {
+	key, err := handle.NewKey(c.ID)
+	if err != nil {
+		return &usageError{"--id: " + err.Error()}
+	}
+	fmt.Fprintln(std.out, key)
+	fmt.Fprint(std.errors, keyHint)
+	return nil
+}
+
+// keyHint says that the order of keys matters, which nobody would guess.
+const keyHint = `
+This is a secret. Give it to every replica: in TOLLGATE_HANDLE_KEYS, or in the file handles.keysFile names.
+The first key signs, all verify. A first key: put it there and restart.
+To replace one: put the new key behind the old one and restart every replica; then put it first and restart
+every replica; drop the old one when its last handle has expired (24 h at most).
+`

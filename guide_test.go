@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tollgate/registry"
+	"tollgate/server"
+	"tollgate/server/handle"
+	"tollgate/server/upstream"
+)
+
+// shop is the Tool Service of the guide's section on state: it answers what the
+// guide says and keeps what it was sent last.
+type shop struct {
+	manifest, answer string
+
+	mu   sync.Mutex
+	body string
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch r.URL.Path {
+	case "/tool-manifest":
+		io.WriteString(w, s.manifest)
+	case "/mcp/basket_create":
+		io.WriteString(w, `{"basket":{"articles":["A-1"]}}`)
+	case "/mcp/basket_add":
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.body = string(body)
+		s.mu.Unlock()
+		io.WriteString(w, s.answer)
+	}
+}
+
+var exchanged = regexp.MustCompile(`(?m)^(the agent calls with|you get|you answer|the agent gets) +(\{.*\})$`)
+
+// TestTheGuidesStateIsWhatHappens makes the calls of the guide through a gateway.
+func TestTheGuidesStateIsWhatHappens(t *testing.T) {
+	section := section(t, readText(t, "docs", "tool-service-guide.md"), "## 5. State between calls")
+	said := map[string]string{}
+	for _, line := range exchanged.FindAllStringSubmatch(section, -1) {
+		said[line[1]] = line[2]
+	}
+	manifest := jsonBlock.FindStringSubmatch(section)
+	if len(said) != 4 || manifest == nil {
+		t.Fatalf("the guide has %d lines of the exchange", len(said))
+	}
+	service := &shop{manifest: manifest[1], answer: said["you answer"]}
+	origin := httptest.NewServer(service)
+	defer origin.Close()
+
+	call := callsTo(t, origin.URL)
+	var created, wanted struct{ Basket string }
+	if err := json.Unmarshal([]byte(call("basket_create", `{}`)), &created); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(said["the agent calls with"]), &wanted); err != nil {
+		t.Fatal(err)
+	}
+	ours := strings.NewReplacer(wanted.Basket, created.Basket)
+	if got, want := call("basket_add", ours.Replace(said["the agent calls with"])), ours.Replace(said["the agent gets"]); got != want {
+		t.Errorf("the agent gets %s, want %s", got, want)
+	}
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	if service.body != said["you get"] {
+		t.Errorf("the service gets %s, want %s", service.body, said["you get"])
+	}
+	if len(wanted.Basket) != len(created.Basket) || wanted.Basket[:3] != created.Basket[:3] {
+		t.Errorf("the guide shows the handle %s, which has another form than %s", wanted.Basket, created.Basket)
+	}
+}
+
+// callsTo is a gateway with one route, of a Tool Service at an address. It returns
+// what calls a tool there: the text of the result.
+func callsTo(t *testing.T, address string) func(tool, arguments string) string {
+	t.Helper()
+	up, err := upstream.New(upstream.Options{Config: upstream.DefaultConfig(), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(up.Close)
+	routes, err := registry.New(registry.Options{
+		Config: registry.DefaultConfig(), Transport: up.Transport(), States: registry.StateSupport{Stored: true},
+		Routes: []registry.Route{{Key: "shop", Services: []registry.Service{
+			{Key: "shop", ManifestURL: address + "/tool-manifest", BaseEndpoint: address + "/mcp", Enabled: true},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(routes.Close)
+	routes.Start()
+	<-routes.Preloaded()
+	gateway, err := server.New(server.Options{
+		Identity: "tollgate", Routes: routes, Upstream: up, Version: "test", CacheScope: server.CachePublic, MaxRequestBytes: 1 << 20, Drain: time.Second,
+		Stored: handle.NewStored(new(handle.Memory)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(tool, arguments string) string {
+		t.Helper()
+		request := httptest.NewRequest(http.MethodPost, "/mcp/shop", strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+arguments+`}}`))
+		request.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		gateway.ServeHTTP(recorder, request)
+		var answer struct {
+			Result struct {
+				IsError bool
+				Content []struct{ Text string }
+			}
+		}
+		if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Result.IsError || len(answer.Result.Content) != 1 {
+			t.Fatalf("%s: %d %s", tool, recorder.Code, recorder.Body)
+		}
+		return answer.Result.Content[0].Text
+	}
+}

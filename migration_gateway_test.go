@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tollgate/fixtures"
+	"tollgate/redistest"
+	"tollgate/server/handle"
+)
+
+// gatewayRows are those of the gateway: two replicas, taken in turn, so that each
+// call of a chain meets the other replica than the call before.
+func gatewayRows() []migrationRow {
+	// A row of a crowd that walks in turn.
+	row := func(set func(*gatewayReplicas), d dialect, happens func(*gatewayReplicas)) func(*testing.T) (result, []int) {
+		return func(t *testing.T) (result, []int) {
+			g := newGatewayReplicas(t, set)
+			c := crowd{dialect: d, url: g.pool.balance(t, inTurn), chains: crowdSize}
+			return g.pool.walked(t, c, func() {
+				if happens != nil {
+					happens(g)
+				}
+			})
+		}
+	}
+	// A row of a replica that is killed while calls are in flight.
+	killed := func(set func(*gatewayReplicas), d dialect) func(*testing.T) (result, []int) {
+		return func(t *testing.T) (result, []int) {
+			g := newGatewayReplicas(t, set)
+			c := crowd{dialect: d, url: g.pool.balance(t, inTurn), chains: crowdSize}
+			return c.atOnce(t, g.killOne), nil
+		}
+	}
+	signed, stored := withHandle("signed", true), withHandle("stored", true)
+	return []migrationRow{
+		{
+			name: "gateway, state in the service's memory", run: row((*gatewayReplicas).ownServices, withHandle("memory", true), nil),
+			lost: 40, saw: "HTTP 200, isError: HTTP 422",
+		},
+		{name: "gateway, signed", run: row((*gatewayReplicas).oneKey, signed, nil)},
+		{name: "gateway, signed, one replica killed", run: killed((*gatewayReplicas).oneKey, signed)},
+		{name: "gateway, signed, replicas restarted", run: row((*gatewayReplicas).oneKey, signed, (*gatewayReplicas).restart)},
+		{
+			name: "gateway, signed, a key of each replica's own", run: row((*gatewayReplicas).ownKeys, signed, (*gatewayReplicas).warned),
+			lost: 40, saw: "HTTP 200, isError: The argument \"handle\": the handle is not valid here; create a new one",
+		},
+		{name: "gateway, signed, 2025-11-25 client", run: row((*gatewayReplicas).oneKey, withHandle("signed", false), nil)},
+		{name: "gateway, stored", run: row((*gatewayReplicas).withRedis, stored, nil)},
+		{name: "gateway, stored, one replica killed", run: killed((*gatewayReplicas).withRedis, stored)},
+		{name: "gateway, stored, replicas restarted", run: row((*gatewayReplicas).withRedis, stored, (*gatewayReplicas).restart)},
+		{
+			name: "gateway, stored, Redis emptied", run: row((*gatewayReplicas).withRedis, stored, (*gatewayReplicas).emptyRedis),
+			lost: 40, again: 40, saw: "HTTP 200, isError: The argument \"handle\": the handle is not valid here; create a new one",
+		},
+	}
+}
+
+// gatewayReplicas are two processes of the gateway, before the demo's Tool
+// Services.
+type gatewayReplicas struct {
+	t         *testing.T
+	pool      *pool
+	portals   [2]string // URL of each replica's Portal
+	keys      [2]string // that sign handles
+	more      string    // lines of the configuration
+	redis     *redistest.Server
+	processes [2]*gateway
+}
+
+// newGatewayReplicas starts replicas as set says.
+func newGatewayReplicas(t *testing.T, set func(*gatewayReplicas)) *gatewayReplicas {
+	t.Helper()
+	// The demo has tools of stored state as well, which want a store.
+	g := &gatewayReplicas{t: t, more: "handles: {memoryStore: true}\n"}
+	set(g)
+	if g.portals[0] == "" {
+		portal := g.demo()
+		g.portals = [2]string{portal, portal}
+	}
+	for n := range g.processes {
+		g.processes[n] = g.serve(n)
+	}
+	g.pool = newPool(g.addr(0), g.addr(1))
+	return g
+}
+
+// demo starts the demo's Portal and Tool Services and returns the Portal's URL.
+func (g *gatewayReplicas) demo() string {
+	g.t.Helper()
+	demo, err := fixtures.Start(fixtures.Options{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(demo.Close)
+	return demo.PortalURL
+}
+
+// serve starts the process of a replica.
+func (g *gatewayReplicas) serve(n int) *gateway {
+	g.t.Helper()
+	file := filepath.Join(g.t.TempDir(), "tollgate.yaml")
+	writeFile(g.t, file, fmt.Sprintf("shutdown: {delay: 0s}\nregistry: {portal: {url: %q}}\n%s", g.portals[n], g.more))
+	c := command{args: []string{"--config", file}}
+	if g.keys[n] != "" {
+		c.env = []string{"TOLLGATE_HANDLE_KEYS=" + g.keys[n]}
+	}
+	return serve(g.t, c)
+}
+
+func (g *gatewayReplicas) addr(n int) string {
+	return strings.TrimPrefix(g.processes[n].URL, "http://")
+}
+
+func (g *gatewayReplicas) newKey() string {
+	key, err := handle.NewKey("")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return key
+}
+
+// oneKey gives both replicas the same key.
+func (g *gatewayReplicas) oneKey() {
+	key := g.newKey()
+	g.keys = [2]string{key, key}
+}
+
+// ownKeys gives each replica a key of its own.
+func (g *gatewayReplicas) ownKeys() { g.keys = [2]string{g.newKey(), g.newKey()} }
+
+// ownServices puts Tool Services of its own beside each replica, as in a pod.
+func (g *gatewayReplicas) ownServices() {
+	g.oneKey()
+	g.portals = [2]string{g.demo(), g.demo()}
+}
+
+// withRedis gives both replicas one Redis, and one key.
+func (g *gatewayReplicas) withRedis() {
+	g.oneKey()
+	g.redis = redistest.Start(g.t)
+	g.more = fmt.Sprintf("redis: {url: %q}\n", g.redis.URL())
+}
+
+// killOne kills the first replica at once.
+func (g *gatewayReplicas) killOne() {
+	g.processes[0].signal(g.t, syscall.SIGKILL)
+	<-g.processes[0].exited
+}
+
+// restart replaces all replicas, one after the other.
+func (g *gatewayReplicas) restart() {
+	for n, process := range g.processes {
+		process.signal(g.t, syscall.SIGTERM)
+		if code := process.wait(g.t); code != 0 {
+			g.t.Errorf("exit code %d", code)
+		}
+		g.processes[n] = g.serve(n)
+		g.pool.replace(n, g.addr(n))
+	}
+}
+
+// emptyRedis leaves what a Redis has that was restarted and keeps nothing on a
+// disk.
+func (g *gatewayReplicas) emptyRedis() { g.redis.Do("FLUSHALL") }
+
+// warned holds that some replica's log tells of handles with an unknown key.
+func (g *gatewayReplicas) warned() {
+	for _, process := range g.processes {
+		if strings.Contains(process.stderr.text(), "different keys") {
+			return
+		}
+	}
+	g.t.Error("no replica's log tells of a key that is not there")
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// errorRow is a row of the table of errors: the text up to an …, and the outcome.
+var errorRow = regexp.MustCompile("(?m)^\\| (The [^|…]*?)(?: …)? \\| `([a-z_]+)` \\|")
+
+// number is any, for the page shows another one.
+var number = regexp.MustCompile(`\b[0-9]+\b`)
+
+// TestTheErrorsOfStateHandlesAreThose makes each failure that docs/state-handles.md
+// lists, and holds its text and its outcome against the table. An expired handle is
+// another test's.
+func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
+	documented := map[string]string{} // outcome by text, with N for numbers
+	for _, row := range errorRow.FindAllStringSubmatch(readText(t, stateHandlesPage), -1) {
+		documented[number.ReplaceAllString(row[1], "N")] = row[2]
+	}
+	replicas := newGatewayReplicas(t, (*gatewayReplicas).withRedis)
+	g := replicas.processes[0]
+	seen := map[string]bool{}
+	call := func(route, tool, arguments string) (text string) {
+		t.Helper()
+		a := g.modern(t, route, "tools/call", tool, fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments))
+		if a.status != 200 || a.Error != nil {
+			t.Fatalf("%s: status %d, %s", tool, a.status, a.body)
+		}
+		return contentText(t, a.Result)
+	}
+	fails := func(outcome, tool, arguments string) {
+		t.Helper()
+		before := g.outcomes(t, outcome)
+		text := number.ReplaceAllString(call("everything", tool, arguments), "N")
+		for shown, of := range documented {
+			if of == outcome && strings.HasPrefix(text, shown) {
+				seen[shown] = true
+				if g.outcomes(t, outcome) == before {
+					t.Errorf("%s: the metric does not count the outcome %s", tool, outcome)
+				}
+				return
+			}
+		}
+		t.Errorf("%s: the page does not show, with the outcome %s: %s", tool, outcome, text)
+	}
+	const nobodys = `{"handle":"h1.k1.AAAA.AAAA"}`
+	fails("handle_not_valid", "counter.signed.read", nobodys)
+	fails("state_too_large", "keep.signed.write", `{"bytes":2000}`)
+	fails("state_missing", "keep.signed.write", `{"as":"missing"}`)
+	fails("state_ambiguous", "keep.signed.write", `{"as":"twice"}`)
+	handle := handleOf(t, call("everything", "counter.stored.create", `{}`))
+	replicas.redis.Kill()
+	fails("state_store_unavailable", "counter.stored.create", `{}`)
+	fails("state_store_unavailable", "counter.stored.read", fmt.Sprintf(`{"handle":%q}`, handle))
+	for shown, outcome := range documented {
+		if !seen[shown] && outcome != "handle_expired" && outcome != "state_changed" { // a command of the page shows that
+			t.Errorf("the page shows what was not seen: %s", shown)
+		}
+	}
+	if len(documented) < 8 {
+		t.Errorf("the page has a table of %d errors", len(documented))
+	}
+}
+
+var handleMember = regexp.MustCompile(`"handle":"([^"]+)"`)
+
+// handleOf is the handle in a result's text.
+func handleOf(t *testing.T, text string) string {
+	t.Helper()
+	m := handleMember.FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("no handle in %s", text)
+	}
+	return m[1]
+}
+
+// outcomes are the lines of the metric of calls with an outcome.
+func (g *gateway) outcomes(t *testing.T, outcome string) (lines string) {
+	t.Helper()
+	for line := range strings.Lines(g.management(t, "GET", "/metrics").body) {
+		if strings.HasPrefix(line, "tollgate_calls_total{") && strings.Contains(line, `outcome="`+outcome+`"`) {
+			lines += line
+		}
+	}
+	return lines
+}
