@@ -133,7 +133,7 @@ func runChain(replicas []*gateway, mode string, n int) string {
 func TestOnlyWhatAProcessKeepsIsLost(t *testing.T) {
 	redis := redistest.Start(t)
 	world := newStateWorld(t, func(url string) string {
-		return inTurn(t, url, startDemo(t).Service("counters").URL())
+		return callsInTurn(t, url, startDemo(t).Service("counters").URL())
 	})
 	keys := handleKey("k1")
 	replicas := []*gateway{world.gateway(t, keys, atRedis(redis.URL())), world.gateway(t, keys, atRedis(redis.URL()))}
@@ -150,8 +150,8 @@ func TestOnlyWhatAProcessKeepsIsLost(t *testing.T) {
 	}
 }
 
-// inTurn is an address that hands each call to the next of the given ones.
-func inTurn(t *testing.T, urls ...string) string {
+// callsInTurn is an address that hands each call to the next of the given ones.
+func callsInTurn(t *testing.T, urls ...string) string {
 	t.Helper()
 	var turn atomic.Int64
 	proxy := &httputil.ReverseProxy{
