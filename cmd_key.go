@@ -13,7 +13,7 @@ type keyCmd struct {
 
 // keyHandleCmd makes a key that signs handles.
 type keyHandleCmd struct {
-	ID string `name:"id" env:"-" placeholder:"ID" help:"What the key is called in handles, logs and views; 1 to 32 of A-Z a-z 0-9 _ -. Without it, a random name."`
+	ID string `name:"id" env:"-" placeholder:"ID" help:"What the key is called in handles and views; 1 to 32 of A-Z a-z 0-9 _ -. Without it, a random name."`
 }
 
 // Run prints the key alone on standard output, so that it can go into a file or a

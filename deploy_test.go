@@ -29,11 +29,13 @@ func exposed(t *testing.T) map[string]metric {
 func labelValues(t *testing.T) func(label string) []string {
 	t.Helper()
 	known := map[string][]string{
-		"status":  constants(t, "registry", "Condition"),
-		"kind":    constants(t, "registry", "FailureKind"),
-		"origin":  {"portal", "manifest"},
-		"result":  constants(t, "registry", "CheckResult"),
-		"outcome": outcomes(t),
+		"status":    constants(t, "registry", "Condition"),
+		"kind":      constants(t, "registry", "FailureKind"),
+		"origin":    {"portal", "manifest"},
+		"result":    constants(t, "registry", "CheckResult"),
+		"outcome":   append(outcomes(t), constants(t, filepath.Join("server", "handle"), "Kind")...),
+		"mode":      constants(t, "registry", "StateMode"),
+		"operation": {"create", "open", "update"},
 	}
 	return func(label string) []string { return known[label] }
 }

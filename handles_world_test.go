@@ -326,8 +326,8 @@ const (
 	notValidSticker = `The argument "sticker": the handle is not valid here; create a new one. Nothing was called.`
 	expiredSticker  = `The argument "sticker": the handle expired after 1 s; create a new one. Nothing was called.`
 	storeAwayIn     = `The argument "handle": state store unavailable, try again. Nothing was called.`
-	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again`
-	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again`
+	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again.`
+	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again.`
 )
 
 // warnings are the lines of the log that warn, or worse, and contain part.

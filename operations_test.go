@@ -82,6 +82,13 @@ func unquote(t *testing.T, literal *ast.BasicLit) string {
 func outcomes(t *testing.T) []string {
 	t.Helper()
 	words := append(constants(t, filepath.Join("server", "upstream"), "Kind"), "ok", "tool_error", "invalid_arguments", "busy", "panic")
+	state := []string{"handle_expired", "handle_not_valid", "state_store_unavailable", "state_changed", "state_too_large", "state_missing", "state_ambiguous"}
+	for _, word := range state {
+		if !strings.Contains(readText(t, "server", "state.go"), strconv.Quote(word)) {
+			t.Errorf("no call has the outcome %s any more", word)
+		}
+	}
+	words = append(words, state...)
 	core := readText(t, "server", "core.go")
 	for _, word := range []string{"ok", "tool_error", "invalid_arguments", "busy", "panic"} {
 		if !strings.Contains(core, strconv.Quote(word)) {
@@ -163,7 +170,13 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 		}
 	}
 	known := outcomes(t)
-	for _, word := range firstColumn(section(t, document, "## Outcomes of calls")) {
+	documented := firstColumn(section(t, document, "## Outcomes of calls"))
+	for _, word := range known {
+		if (strings.HasPrefix(word, "handle_") || strings.HasPrefix(word, "state_")) && !slices.Contains(documented, word) {
+			t.Errorf("the documents on operations have no row for the outcome %s", word)
+		}
+	}
+	for _, word := range documented {
 		if !slices.Contains(known, word) {
 			t.Errorf("the documents on operations have a row for the outcome %s, which no call has", word)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tollgate/registry"
+	"tollgate/server/handle"
 )
 
 // Observer hears of every tool call, and of the HTTP requests that came to
@@ -57,6 +58,27 @@ type HandleEvent struct {
 	Mode      registry.StateMode
 	Operation string // "create", "open", "update"
 	Outcome   string // "ok", or a handle.Kind
+}
+
+// HandleEvents lists every event there can be but the zero value.
+func HandleEvents() (events []HandleEvent) {
+	for _, of := range []struct {
+		mode      registry.StateMode
+		operation string
+		outcomes  []handle.Kind // besides "ok"
+	}{
+		{registry.SignedState, createHandle, []handle.Kind{handle.TooLarge}},
+		{registry.SignedState, openHandle, []handle.Kind{handle.Expired, handle.Malformed, handle.UnknownKey, handle.Forged}},
+		{registry.SignedState, updateHandle, []handle.Kind{handle.TooLarge}},
+		{registry.StoredState, createHandle, []handle.Kind{handle.TooLarge, handle.Unavailable}},
+		{registry.StoredState, openHandle, []handle.Kind{handle.Expired, handle.Malformed, handle.Unknown, handle.Elsewhere, handle.Unavailable}},
+		{registry.StoredState, updateHandle, []handle.Kind{handle.TooLarge, handle.Changed, handle.Unavailable}},
+	} {
+		for _, outcome := range append(of.outcomes, "ok") {
+			events = append(events, HandleEvent{of.mode, of.operation, string(outcome)})
+		}
+	}
+	return events
 }
 
 // event is what an observer hears of the call.

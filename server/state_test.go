@@ -121,7 +121,7 @@ func TestNothingPassesForAState(t *testing.T) {
 		for _, arguments := range []string{`{"handle":{"count":9}}`, `{"handle":5}`, `{"handle":null}`, `{"handle":[]}`, `{}`} {
 			call("increment", arguments).wantFailure("do not fit the tool's inputSchema", "Nothing was called")
 		}
-		for _, handle := range []string{``, `x`, `h1.k1.e30.e30`, `s1.AAAAAAAAAAAAAAAAAAAAAA`, `{\"count\":9}`, strings.Repeat("h", 1<<20)} {
+		for _, handle := range []string{``, `x`, `h1.k1.e30.e30`, `s1.AAAAAAAAAAAAAAAAAAAAAA`, `{\"count\":9}`, strings.Repeat("h", 1<<17)} {
 			a := call("increment", `{"handle":"`+handle+`"}`)
 			if want := `The argument "handle": the handle is not valid here; create a new one. Nothing was called.`; a.text != want || !a.isError {
 				t.Errorf("%.50s: %s", handle, a.raw)
@@ -245,7 +245,7 @@ func TestOfTwoUpdatesOneWins(t *testing.T) {
 		increment(w, r)
 	})
 	lost := g.do("stored.increment", arguments)
-	if want := "The Tool Service did run, but its new state was not kept: state changed, read it again"; lost.text != want || !lost.isError {
+	if want := "The Tool Service did run, but its new state was not kept: state changed, read it again."; lost.text != want || !lost.isError {
 		t.Errorf("the loser: %s", lost.raw)
 	}
 	g.wantOutcome("state_changed")
@@ -400,6 +400,13 @@ func TestHandlesAndStatesAreNowhere(t *testing.T) {
 		{}, {},
 		{HandleIn: event("stored", "open", "unavailable")},
 		{HandleOut: event("signed", "create", "too_large")},
+	}
+	for _, e := range want {
+		for _, h := range []HandleEvent{e.HandleIn, e.HandleOut} {
+			if h != (HandleEvent{}) && !slices.Contains(HandleEvents(), h) {
+				t.Errorf("%v is not among those that there can be", h)
+			}
+		}
 	}
 	ignored := cmpopts.IgnoreFields(CallEvent{}, "Route", "Service", "Outcome", "Total", "Upstream", "Forwarded", "CostMissing")
 	if diff := cmp.Diff(want, log.ended, ignored); diff != "" {

@@ -116,6 +116,9 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		routes:        make(map[registry.RouteKey]*routeSeries),
 		failed:        make(map[failureKey]*failureSeries),
 	}
+	for _, e := range server.HandleEvents() {
+		m.handles.WithLabelValues(string(e.Mode), e.Operation, e.Outcome) // from the start: an alert sees the first failure, too
+	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tollgate_build_info", Help: "Always 1; the labels tell the build.",
 		ConstLabels: prometheus.Labels{"version": o.Version, "commit": o.Commit, "goversion": runtime.Version()},

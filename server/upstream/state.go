@@ -55,11 +55,11 @@ func (m *mapping) sealed(value []byte) ([]byte, error) {
 // unsealed is a failed tool whose state was not kept, with the answer if that may be
 // shown.
 func (m *mapping) unsealed(err error, answer []byte) Result {
-	text := "The Tool Service did run, but " + err.Error()
+	text := "The Tool Service did run, but " + err.Error() + "."
 	if answer == nil {
 		return m.fail(text)
 	}
-	return m.failWith([]byte(text+". "), jsonwire.AppendCompact(nil, answer))
+	return m.failWith([]byte(text+" "), jsonwire.AppendCompact(nil, answer))
 }
 
 // breachOf is what makes an answer unreadable. Where there may be a state the place
