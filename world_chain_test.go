@@ -53,6 +53,8 @@ type chain struct {
 	handle  string
 	count   int // what the counter must say
 	tally   *tally
+
+	settled <-chan struct{} // closed when what was to happen has; nil: nobody waits for it
 }
 
 // tally counts what became of calls.
@@ -148,14 +150,19 @@ func (c *chain) counted(step string, body []byte, retried bool) (lost string) {
 	return ""
 }
 
-// send posts a message, and once more after a connection error.
+// send posts a message, and once more after a connection error: not at once, when
+// the replica may be about to die still.
 func (c *chain) send(method, name, params string) (status int, header http.Header, body []byte, retried bool, err error) {
 	for _, retried = range []bool{false, true} {
 		if status, header, body, err = c.post(method, name, params); err == nil {
 			return status, header, body, retried, nil
 		}
-		if !retried {
-			c.tally.retried.Add(1)
+		if retried {
+			break
+		}
+		c.tally.retried.Add(1)
+		if c.settled != nil {
+			<-c.settled
 		}
 	}
 	return 0, nil, nil, true, err
@@ -262,12 +269,13 @@ func (c crowd) atOnce(t *testing.T, happens func()) (r result) {
 	t.Helper()
 	all := &tally{}
 	saws := make([]string, c.chains)
-	turns := make(chan int)
+	turns, settled := make(chan int), make(chan struct{})
 	var walking sync.WaitGroup
 	for range 8 {
 		walking.Go(func() {
 			for i := range turns {
 				chain := c.chain(t, i, all)
+				chain.settled = settled
 				if saws[i] = chain.walk(c.before); saws[i] == "" {
 					saws[i] = chain.walk(c.after)
 				}
@@ -276,7 +284,8 @@ func (c crowd) atOnce(t *testing.T, happens func()) (r result) {
 	}
 	for i := range c.chains {
 		if i == c.chains/2 {
-			happens() // seven chains are under way
+			happens() // seven chains or eight are under way
+			close(settled)
 		}
 		turns <- i
 	}
