@@ -180,7 +180,7 @@ func TestTheDefaultManagementAddressMayBeTaken(t *testing.T) {
 	g.URL = g.address(t, "listening")
 	g.stderr.await(t, g.exited, "first load is over")
 	log := g.stderr.text()
-	if strings.Count(log, `"level":"WARN"`) != 1 || !strings.Contains(log, "no management listener") || !strings.Contains(log, "choose another with --management or management.listen") {
+	if strings.Count(log, `"level":"WARN","msg":"no management listener`) != 1 || !strings.Contains(log, "choose another with --management or management.listen") {
 		t.Errorf("want one warning that says what to do:\n%s", log)
 	}
 	if a := g.modern(t, "plant", "tools/list", "", ""); a.status != 200 {
