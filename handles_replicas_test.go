@@ -255,7 +255,7 @@ func bound(t *testing.T, replicas []*gateway) {
 	arguments := `{"text":` + quoted(text) + `}`
 	a := replicas[0].try(t, "notes", "note_write", arguments)
 	if !a.Result.IsError || !strings.HasPrefix(a.says(), "The Tool Service did run, but its new state was not kept: the state makes a signed handle of ") ||
-		!strings.HasSuffix(a.says(), " bytes, more than the 1024 one may have; the Tool Service has to declare mode stored") {
+		!strings.HasSuffix(a.says(), " bytes, more than the 1024 one may have; the Tool Service has to declare mode stored.") {
 		t.Errorf("signed: got %.600s", a.raw)
 	}
 	memo := replicas[0].do(t, "notes", "memo_write", arguments).Sticker
