@@ -24,9 +24,9 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	replicas := newGatewayReplicas(t, (*gatewayReplicas).withRedis)
 	g := replicas.processes[0]
 	seen := map[string]bool{}
-	call := func(route, tool, arguments string) (text string) {
+	call := func(tool, arguments string) (text string) {
 		t.Helper()
-		a := g.modern(t, route, "tools/call", tool, fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments))
+		a := g.modern(t, "everything", "tools/call", tool, fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments))
 		if a.status != 200 || a.Error != nil {
 			t.Fatalf("%s: status %d, %s", tool, a.status, a.body)
 		}
@@ -35,7 +35,7 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	fails := func(outcome, tool, arguments string) {
 		t.Helper()
 		before := g.outcomes(t, outcome)
-		text := number.ReplaceAllString(call("everything", tool, arguments), "N")
+		text := number.ReplaceAllString(call(tool, arguments), "N")
 		for shown, of := range documented {
 			if of == outcome && strings.HasPrefix(text, shown) {
 				seen[shown] = true
@@ -50,9 +50,15 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	const nobodys = `{"handle":"h1.k1.AAAA.AAAA"}`
 	fails("handle_not_valid", "counter.signed.read", nobodys)
 	fails("state_too_large", "keep.signed.write", `{"bytes":2000}`)
+	fails("state_too_large", "keep.stored.write", `{"bytes":1048577}`)
 	fails("state_missing", "keep.signed.write", `{"as":"missing"}`)
 	fails("state_ambiguous", "keep.signed.write", `{"as":"twice"}`)
-	handle := handleOf(t, call("everything", "counter.stored.create", `{}`))
+	handleOf(t, call("keep.signed.write", `{"bytes":700}`)) // the limits of the page are those
+	handleOf(t, call("keep.stored.write", `{"bytes":1048576}`))
+	handle := handleOf(t, call("counter.stored.create", `{}`))
+	if len(handle) != 25 {
+		t.Errorf("the page says that a stored handle has 25 characters: %s", handle)
+	}
 	replicas.redis.Kill()
 	fails("state_store_unavailable", "counter.stored.create", `{}`)
 	fails("state_store_unavailable", "counter.stored.read", fmt.Sprintf(`{"handle":%q}`, handle))
