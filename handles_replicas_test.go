@@ -70,7 +70,7 @@ func TestHandlesHoldOnEveryReplica(t *testing.T) {
 // through some replica, on a connection of its own, in either era.
 func runChains(t *testing.T, replicas []*gateway, mode string, chains int) {
 	t.Helper()
-	const workers = 8
+	const workers = 4
 	faults, work := make(chan string, chains), make(chan int)
 	var running sync.WaitGroup
 	for range workers {
