@@ -16,9 +16,9 @@ type Signer interface {
 	// another.
 	Sign(purpose string, data []byte) (id string, mac []byte)
 
-	// Verify reports whether mac is that of data by the key of that id, and whether
-	// that key is there at all.
-	Verify(purpose, id string, data, mac []byte) (valid, known bool)
+	// Verify reports whether mac is that of data by the key of that id. It is not when
+	// that key is not there.
+	Verify(purpose, id string, data, mac []byte) bool
 }
 
 // A value is a header line and JSON. The header has the version of the format, the
@@ -78,8 +78,7 @@ func signed(signer Signer, text string, body []byte) bool {
 	if err != nil {
 		return false
 	}
-	valid, known := signer.Verify(portalPurpose, id, body, mac)
-	return valid && known
+	return signer.Verify(portalPurpose, id, body, mac)
 }
 
 func hashOf(data []byte) string {

@@ -122,7 +122,7 @@ func (s *callState) seal(ctx context.Context, state []byte, unclear bool) (text 
 		text, err = s.keeper.Create(ctx, s.binding, rule.TTL, state)
 	} else {
 		operation = updateHandle
-		text, err = s.keeper.Update(ctx, s.binding, *s.opened, rule.TTL, state)
+		text, err = s.keeper.Update(ctx, *s.opened, rule.TTL, state)
 	}
 	s.out = s.done(ctx, operation, err)
 	if err == nil {

@@ -4,7 +4,8 @@
 //
 // From the bottom up:
 //
-//   - [Keys] sign handles: the first key signs, all verify ([ParseKeys]).
+//   - [Keys] sign handles, and whatever else replicas have to trust of each other: the
+//     first key signs, all verify ([ParseKeys]).
 //   - A [Binding] is where a handle holds, and for whom. Elsewhere it is as good as
 //     made up.
 //   - [Signed] keeps a state inside its handle: readable for whoever holds it, and

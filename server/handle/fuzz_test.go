@@ -53,7 +53,7 @@ func FuzzOpenSigned(f *testing.F) {
 func FuzzDecodeRecord(f *testing.F) {
 	for _, r := range []record{
 		{},
-		{version: strings.Repeat("v", 22), binding: here, expires: 4102444800, seconds: 3600, state: []byte(`{"count":3}`)},
+		{version: strings.Repeat("v", 22), binding: here.hash(), expires: 4102444800, seconds: 3600, state: []byte(`{"count":3}`)},
 		{version: strings.Repeat("\xff", 22), expires: -1, seconds: -1 << 63},
 	} {
 		data := r.encode()
@@ -97,8 +97,8 @@ func FuzzParseKeys(f *testing.F) {
 			return
 		}
 		id, mac := keys.Sign("purpose", []byte("data"))
-		if valid, known := keys.Verify("purpose", id, []byte("data"), mac); !valid || !known {
-			t.Errorf("what was signed: valid %t, known %t", valid, known)
+		if !keys.Verify("purpose", id, []byte("data"), mac) {
+			t.Error("what was signed is not valid")
 		}
 		seen := make(map[string]bool)
 		for _, print := range keys.Fingerprints() {

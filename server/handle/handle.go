@@ -11,8 +11,7 @@ import (
 const MaxState = 1 << 20
 
 // Binding is where a handle holds and for whom: whoever gives it for another one
-// gets the answer of a handle that never was. The fields may hold any bytes, few
-// enough that a record of a [Stored] has room for them: together at most 60 KiB.
+// gets the answer of a handle that never was. The fields may hold any bytes.
 type Binding struct {
 	Route     string // routeKey
 	Service   string // serviceKey: the tools of one Tool Service share handles
@@ -23,9 +22,9 @@ type Binding struct {
 type Opened struct {
 	State []byte // as it was put away, byte for byte; must not be modified
 
-	// Of a stored state:
+	binding Binding
 	handle  string
-	version string // when it was read
+	version string // of a stored state, when it was read
 }
 
 // Keeper keeps states behind handles. A state is a JSON value of at most [MaxState]
@@ -33,15 +32,17 @@ type Opened struct {
 // when that ended first. Implementations are safe for concurrent use.
 type Keeper interface {
 	// Create puts a state away for ttl, whole seconds of at least one, and returns
-	// its new handle.
+	// its new handle. Errors are TooLarge and Unavailable.
 	Create(ctx context.Context, b Binding, ttl time.Duration, state []byte) (handle string, err error)
 
-	// Open returns the state behind a handle. It changes nothing.
+	// Open returns the state behind a handle. It changes nothing. Errors are those of
+	// a handle that is not valid here, Expired and Unavailable.
 	Open(ctx context.Context, b Binding, handle string) (Opened, error)
 
-	// Update puts a state in the place of one that this keeper opened with the same
-	// binding, for ttl from now on, and returns the handle to use from then on.
-	Update(ctx context.Context, b Binding, from Opened, ttl time.Duration, state []byte) (handle string, err error)
+	// Update puts a state in the place of one that this keeper opened, for ttl from
+	// now on, and returns the handle to use from then on. Errors are Changed, TooLarge
+	// and Unavailable; after the last, the state may be there or not.
+	Update(ctx context.Context, from Opened, ttl time.Duration, state []byte) (handle string, err error)
 }
 
 // Kind says in one word why a state is not to be had, or was not kept.
@@ -132,15 +133,4 @@ func cutField(data []byte) (field, rest []byte, ok bool) {
 
 func appendBinding(dst []byte, b Binding) []byte {
 	return appendField(appendField(appendField(dst, b.Route), b.Service), b.Principal)
-}
-
-func cutBinding(data []byte) (b Binding, rest []byte, ok bool) {
-	for _, part := range []*string{&b.Route, &b.Service, &b.Principal} {
-		var field []byte
-		if field, data, ok = cutField(data); !ok {
-			return b, nil, false
-		}
-		*part = string(field)
-	}
-	return b, data, true
 }

@@ -60,7 +60,7 @@ func open(t testing.TB, k Keeper, b Binding, handle string) Opened {
 
 func update(t testing.TB, k Keeper, b Binding, from Opened, ttl time.Duration, state string) string {
 	t.Helper()
-	handle, err := k.Update(t.Context(), b, from, ttl, []byte(state))
+	handle, err := k.Update(t.Context(), from, ttl, []byte(state))
 	if err != nil {
 		t.Fatalf("Update: %v", err)
 	}
@@ -224,7 +224,7 @@ func TestStateThatIsTooLarge(t *testing.T) {
 		large := bytes.Repeat([]byte{'1'}, MaxState+1)
 		_, err := k.Create(t.Context(), here, time.Hour, large)
 		wantError(t, err, TooLarge, text)
-		_, err = k.Update(t.Context(), here, open(t, k, here, handle), time.Hour, large)
+		_, err = k.Update(t.Context(), open(t, k, here, handle), time.Hour, large)
 		wantError(t, err, TooLarge, text)
 		wantState(t, k, here, handle, "1")
 	})
@@ -263,7 +263,7 @@ func TestKeepersAreSafeForConcurrentUse(t *testing.T) {
 							return
 						}
 						state += "0"
-						if handle, err = k.Update(t.Context(), here, from, time.Hour, []byte(state)); err != nil {
+						if handle, err = k.Update(t.Context(), from, time.Hour, []byte(state)); err != nil {
 							t.Errorf("Update: %v", err)
 							return
 						}

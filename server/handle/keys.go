@@ -32,9 +32,14 @@ type Keys struct {
 }
 
 type key struct {
-	id     string
-	secret []byte
+	id string
+
+	// secret is a function so that nothing that prints a key, whatever it is part of,
+	// prints more than an address.
+	secret func() []byte
 }
+
+func newKey(id string, secret []byte) key { return key{id, func() []byte { return secret }} }
 
 // Fingerprint tells keys of replicas apart without showing them.
 type Fingerprint struct {
@@ -86,7 +91,7 @@ func parseKey(entry string) (key, error) {
 	if len(secret) < minKey {
 		return key{}, fmt.Errorf("has %d bytes; at least %d are needed", len(secret), minKey)
 	}
-	return key{id, secret}, nil
+	return newKey(id, secret), nil
 }
 
 // NewKey makes a key and returns it as [ParseKeys] reads it. For an empty id, it
@@ -104,7 +109,7 @@ func NewKey(id string) (string, error) {
 // EphemeralKeys makes a key that lives as long as the process. Its id is random,
 // so that another process knows that it does not have the key.
 func EphemeralKeys() *Keys {
-	return &Keys{keys: []key{{"ephemeral-" + randomHex(), randomSecret()}}, ephemeral: true}
+	return &Keys{keys: []key{newKey("ephemeral-"+randomHex(), randomSecret())}, ephemeral: true}
 }
 
 func randomHex() string {
@@ -126,7 +131,7 @@ func (k *Keys) Ephemeral() bool { return k.ephemeral }
 func (k *Keys) Fingerprints() []Fingerprint {
 	prints := make([]Fingerprint, len(k.keys))
 	for i, key := range k.keys {
-		sum := sha256.Sum256(key.secret)
+		sum := sha256.Sum256(key.secret())
 		prints[i] = Fingerprint{ID: key.id, SHA256: hex.EncodeToString(sum[:4])}
 	}
 	return prints
@@ -140,14 +145,11 @@ func (k *Keys) Sign(purpose string, data []byte) (id string, mac []byte) {
 	return signs.id, signs.mac(purpose, data)
 }
 
-// Verify reports whether mac is that of data, by the key of that id, and whether
-// that key is here at all.
-func (k *Keys) Verify(purpose, id string, data, mac []byte) (valid, known bool) {
+// Verify reports whether mac is that of data, by the key of that id. It is not when
+// that key is not here.
+func (k *Keys) Verify(purpose, id string, data, mac []byte) bool {
 	key := k.find(id)
-	if key == nil {
-		return false, false
-	}
-	return hmac.Equal(mac, key.mac(purpose, data)), true
+	return key != nil && hmac.Equal(mac, key.mac(purpose, data))
 }
 
 func (k *Keys) find(id string) *key {
@@ -161,7 +163,7 @@ func (k *Keys) find(id string) *key {
 
 // mac covers the key's id as well.
 func (k *key) mac(purpose string, data []byte) []byte {
-	h := hmac.New(sha256.New, k.secret)
+	h := hmac.New(sha256.New, k.secret())
 	h.Write(appendField(appendField(make([]byte, 0, 64), purpose), k.id))
 	h.Write(data)
 	return h.Sum(nil)

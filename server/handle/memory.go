@@ -71,8 +71,7 @@ func (m *Memory) Swap(_ context.Context, key, prefix string, value []byte, ttl t
 		err = m.set(key, value, ttl)
 		return err == nil, err
 	}
-	n := len(prefix)
-	return n <= min(len(there), len(value)) && bytes.Equal(there[:n], value[:n]), nil
+	return len(value) >= len(prefix) && bytes.HasPrefix(there, value[:len(prefix)]), nil
 }
 
 // get returns the value of a key, nil when there is none or it is over. The lock is

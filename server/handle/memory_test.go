@@ -37,7 +37,7 @@ func TestMemoryThatIsFullLosesNothing(t *testing.T) {
 		}
 		_, err := k.Create(t.Context(), here, time.Hour, mebibyte)
 		wantError(t, err, Unavailable, "state store unavailable, try again")
-		_, err = k.Update(t.Context(), here, open(t, k, here, handle), time.Hour, mebibyte)
+		_, err = k.Update(t.Context(), open(t, k, here, handle), time.Hour, mebibyte)
 		wantError(t, err, Unavailable, "state store unavailable, try again")
 		wantState(t, k, here, handle, "1")
 		for i := range n {

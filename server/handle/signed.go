@@ -66,14 +66,15 @@ func (s *Signed) Open(_ context.Context, b Binding, handle string) (Opened, erro
 	if !ok || !macOK || len(mac) != sha256.Size {
 		return Opened{}, invalid(Malformed)
 	}
-	valid, known := s.keys.Verify(signedVersion, parts[1], signedData(payload, b), mac)
 	switch {
-	case !known:
+	case s.keys.find(parts[1]) == nil:
 		return Opened{}, invalid(UnknownKey)
-	case !valid:
+	case !s.keys.Verify(signedVersion, parts[1], signedData(payload, b), mac):
 		return Opened{}, invalid(Forged)
 	}
-	return openPayload(payload)
+	opened, err := openPayload(payload)
+	opened.binding = b
+	return opened, err
 }
 
 // openPayload reads a payload that was signed here, or by another replica.
@@ -92,8 +93,8 @@ func openPayload(payload []byte) (Opened, error) {
 }
 
 // Update implements [Keeper]: it makes a new handle.
-func (s *Signed) Update(ctx context.Context, b Binding, _ Opened, ttl time.Duration, state []byte) (string, error) {
-	return s.Create(ctx, b, ttl, state)
+func (s *Signed) Update(ctx context.Context, from Opened, ttl time.Duration, state []byte) (string, error) {
+	return s.Create(ctx, from.binding, ttl, state)
 }
 
 // signedData is what the MAC of a handle covers, beyond its version and key.

@@ -60,7 +60,7 @@ func TestSignedHandleThatIsTooLong(t *testing.T) {
 	const text = "the state makes a signed handle of 1025 bytes, more than the 1024 one may have; the Tool Service has to declare mode stored"
 	_, err := k.Create(t.Context(), here, time.Hour, []byte(longest+"1"))
 	wantError(t, err, TooLarge, text)
-	_, err = k.Update(t.Context(), here, open(t, k, here, create(t, k, here, time.Hour, "1")), time.Hour, []byte(longest+"1"))
+	_, err = k.Update(t.Context(), open(t, k, here, create(t, k, here, time.Hour, "1")), time.Hour, []byte(longest+"1"))
 	wantError(t, err, TooLarge, text)
 
 	// A limit that was lowered makes no handle invalid.

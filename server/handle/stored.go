@@ -3,6 +3,7 @@ package handle
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"strings"
 	"time"
@@ -37,9 +38,9 @@ func NewStored(store Store) *Stored { return &Stored{store} }
 // record is a stored state.
 type record struct {
 	version string
-	binding Binding
-	expires int64 // unix seconds
-	seconds int64 // how long it was to be kept
+	binding [sha256.Size]byte // a hash: who calls is nobody's business in a store
+	expires int64             // unix seconds
+	seconds int64             // how long it was to be kept
 	state   []byte
 }
 
@@ -69,16 +70,16 @@ func (s *Stored) Open(ctx context.Context, b Binding, handle string) (Opened, er
 	switch {
 	case !ok: // nothing is there, or nothing of ours
 		return Opened{}, invalid(Unknown)
-	case r.binding != b:
+	case r.binding != b.hash():
 		return Opened{}, invalid(Elsewhere)
 	case isOver(r.expires):
 		return Opened{}, expired(r.seconds)
 	}
-	return Opened{State: r.state, handle: handle, version: r.version}, nil
+	return Opened{State: r.state, binding: b, handle: handle, version: r.version}, nil
 }
 
 // Update implements [Keeper]. The handle stays the same.
-func (s *Stored) Update(ctx context.Context, b Binding, from Opened, ttl time.Duration, state []byte) (string, error) {
+func (s *Stored) Update(ctx context.Context, from Opened, ttl time.Duration, state []byte) (string, error) {
 	if err := checkState(state); err != nil {
 		return "", err
 	}
@@ -86,7 +87,7 @@ func (s *Stored) Update(ctx context.Context, b Binding, from Opened, ttl time.Du
 	if !ok { // no Stored opened it
 		return "", invalid(Malformed)
 	}
-	swapped, err := s.store.Swap(ctx, storedKeys+id, from.version, newRecord(b, ttl, state).encode(), ttl+keepExpired)
+	swapped, err := s.store.Swap(ctx, storedKeys+id, from.version, newRecord(from.binding, ttl, state).encode(), ttl+keepExpired)
 	if err != nil {
 		return "", storeFailed(ctx, err)
 	}
@@ -120,12 +121,15 @@ func randomText() string {
 	return encoding.EncodeToString(random[:])
 }
 
+// hash stands for a binding in records.
+func (b Binding) hash() [sha256.Size]byte { return sha256.Sum256(appendBinding(nil, b)) }
+
 func newRecord(b Binding, ttl time.Duration, state []byte) record {
-	return record{version: randomText(), binding: b, expires: expiry(ttl), seconds: int64(ttl / time.Second), state: state}
+	return record{version: randomText(), binding: b.hash(), expires: expiry(ttl), seconds: int64(ttl / time.Second), state: state}
 }
 
 // maxRecord bounds a record: a state, and what belongs to it.
-const maxRecord = MaxState + 64<<10
+const maxRecord = MaxState + 1<<10
 
 // encode begins with the version, which [Store].Swap compares. All else stands at
 // its length, so that a part of a record is none.
@@ -133,7 +137,7 @@ func (r record) encode() []byte {
 	data := make([]byte, 0, len(r.state)+256)
 	data = append(data, r.version...)
 	data = appendField(data, storedVersion)
-	data = appendBinding(data, r.binding)
+	data = append(data, r.binding[:]...)
 	data = binary.BigEndian.AppendUint64(data, uint64(r.expires))
 	data = binary.BigEndian.AppendUint64(data, uint64(r.seconds))
 	return appendField(data, r.state)
@@ -150,12 +154,13 @@ func decodeRecord(data []byte) (r record, ok bool) {
 	if !ok || string(form) != storedVersion {
 		return r, false
 	}
-	const numbers = 8 + 8
-	if r.binding, data, ok = cutBinding(data); !ok || len(data) < numbers {
+	const fixed = sha256.Size + 8 + 8
+	if len(data) < fixed {
 		return r, false
 	}
+	data = data[copy(r.binding[:], data):]
 	r.expires = int64(binary.BigEndian.Uint64(data))
 	r.seconds = int64(binary.BigEndian.Uint64(data[8:]))
-	r.state, data, ok = cutField(data[numbers:])
+	r.state, data, ok = cutField(data[16:])
 	return r, ok && len(data) == 0
 }

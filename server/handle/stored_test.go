@@ -3,6 +3,7 @@ package handle
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -67,10 +68,10 @@ func TestOfTwoThatUpdateOneWins(t *testing.T) {
 		handle := create(t, one, here, time.Hour, "1")
 		first, second := open(t, one, here, handle), open(t, two, here, handle)
 		update(t, two, here, second, time.Hour, "2")
-		_, err := one.Update(t.Context(), here, first, time.Hour, []byte("3"))
+		_, err := one.Update(t.Context(), first, time.Hour, []byte("3"))
 		wantError(t, err, Changed, changed)
 		wantState(t, one, here, handle, "2")
-		_, err = two.Update(t.Context(), here, second, time.Hour, []byte("2"))
+		_, err = two.Update(t.Context(), second, time.Hour, []byte("2"))
 		wantError(t, err, Changed, changed) // also when it is the same state once more
 		update(t, one, here, open(t, one, here, handle), time.Hour, "4")
 		wantState(t, two, here, handle, "4")
@@ -93,7 +94,7 @@ func TestOfManyThatUpdateOneWins(t *testing.T) {
 			for i := range calls {
 				running.Go(func() {
 					<-start
-					_, errs[i] = k.Update(t.Context(), here, from, time.Hour, fmt.Appendf(nil, "%d.%d", round, i))
+					_, errs[i] = k.Update(t.Context(), from, time.Hour, fmt.Appendf(nil, "%d.%d", round, i))
 				})
 			}
 			close(start)
@@ -129,7 +130,7 @@ func TestStoredStateExpires(t *testing.T) {
 		}
 		_, err := k.Open(t.Context(), here, handle)
 		wantError(t, err, Unknown, notValid)
-		_, err = k.Update(t.Context(), here, stale, time.Minute, []byte("2"))
+		_, err = k.Update(t.Context(), stale, time.Minute, []byte("2"))
 		wantError(t, err, Changed, changed)
 	})
 }
@@ -200,7 +201,7 @@ func TestRecordThatIsNotOurs(t *testing.T) {
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(here, time.Hour, []byte("1"))
-		want := record{version: r.version, binding: here, expires: time.Now().Unix() + 3600, seconds: 3600, state: []byte("1")}
+		want := record{version: r.version, binding: here.hash(), expires: time.Now().Unix() + 3600, seconds: 3600, state: []byte("1")}
 		decoded, ok := decodeRecord(r.encode())
 		if diff := cmp.Diff(want, decoded, cmp.AllowUnexported(record{})); diff != "" || !ok || len(r.version) != 22 {
 			t.Errorf("ok %t, a version of %d bytes: %s", ok, len(r.version), diff)
@@ -211,8 +212,9 @@ func TestRecord(t *testing.T) {
 		// Written down once more: replicas of two releases share a Redis.
 		size := func(n int) string { return string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 		number := func(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))) }
-		form := r.version + size(2) + "s1" + size(5) + "route" + size(7) + "service" + size(9) + "principal" +
-			number(want.expires) + number(3600) + size(1) + "1"
+		binding := sha256.Sum256([]byte(size(5) + "route" + size(7) + "service" + size(9) + "principal"))
+		form := r.version + size(2) + "s1" + string(binding[:]) + number(want.expires) +
+			number(3600) + size(1) + "1"
 		if got := string(r.encode()); got != form {
 			t.Errorf("the record is %q, want %q", got, form)
 		}
@@ -244,7 +246,7 @@ func TestStateThatIsTooLargeIsNotStored(t *testing.T) {
 func allOperations(ctx context.Context, k Keeper) map[string]error {
 	_, created := k.Create(ctx, here, time.Hour, []byte("1"))
 	_, opened := k.Open(ctx, here, "s1.AAAAAAAAAAAAAAAAAAAAAA")
-	_, updated := k.Update(ctx, here, Opened{handle: "s1.AAAAAAAAAAAAAAAAAAAAAA", version: "v"}, time.Hour, []byte("1"))
+	_, updated := k.Update(ctx, Opened{handle: "s1.AAAAAAAAAAAAAAAAAAAAAA", version: "v"}, time.Hour, []byte("1"))
 	return map[string]error{"Create": created, "Open": opened, "Update": updated}
 }
 
@@ -296,7 +298,7 @@ func TestUpdateOfWhatWasNotOpened(t *testing.T) {
 		"another mode": open(t, signed, here, create(t, signed, here, time.Hour, "1")),
 	} {
 		m := new(Memory)
-		_, err := NewStored(m).Update(t.Context(), here, from, time.Hour, []byte("2"))
+		_, err := NewStored(m).Update(t.Context(), from, time.Hour, []byte("2"))
 		wantError(t, err, Malformed, notValid)
 		if len(m.values) != 0 {
 			t.Errorf("%s: something is stored", name)
