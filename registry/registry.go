@@ -123,7 +123,7 @@ type Registry struct {
 	index     atomic.Pointer[index]
 	indexed   chan struct{} // closed when there is an index
 	loader    loader
-	keeper    keeper
+	copies    copyKeeper
 	notices   notices
 	watches   watches
 	preloaded chan struct{}
