@@ -85,10 +85,8 @@ func (c *checker) stateArgument(at *place, input []byte, name string) {
 	} else if value, _ := jsonwire.Get(declared, "type"); !isText(value, "string") {
 		c.breach(at, `names %s, which is a handle to agents; its property in inputSchema must say "type":"string", whatever the state is`, quoted(name))
 	}
-	for _, m := range members {
-		if m.Name != name && jsonwire.SameFolded(m.Name, name) {
-			c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(m.Name))
-		}
+	for _, other := range jsonwire.Lookalikes(members, name) {
+		c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(other))
 	}
 	if _, inHeader := jsonwire.Get(declared, headerKeyword); inHeader {
 		c.advise(at, "names %s, which has an x-mcp-header: handles will stand in the logs of proxies, and whoever has one can use it", quoted(name))
