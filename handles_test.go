@@ -133,6 +133,37 @@ func TestKeysComeFromOnePlace(t *testing.T) {
 	}
 }
 
+// TestCheckPrintsTheKeys: what replicas would hold can be compared before they run,
+// and it is what they show when they do.
+func TestCheckPrintsTheKeys(t *testing.T) {
+	one, _ := testKey("k1", '1')
+	two, _ := testKey("k2", '2')
+	sum := func(b byte) string {
+		hash := sha256.Sum256(bytes.Repeat([]byte{b}, 32))
+		return hex.EncodeToString(hash[:])[:8]
+	}
+	both := "handle keys: k2 " + sum('2') + " (signs), k1 " + sum('1') + "\n"
+	service := newStatefulService(t, "signed")
+	for _, test := range []struct {
+		what, keys, section, want string
+	}{
+		{"none", "", "", ""},
+		{"ephemeral ones", "", "handles: {ephemeralKeys: true}", ""},
+		{"one", one, "", "handle keys: k1 " + sum('1') + " (signs)\n"},
+		{"two", two + "," + one, "", both},
+	} {
+		for _, args := range [][]string{{"check"}, {"check", "--live"}} {
+			o := command{args: append(args, "--config", service.config(t, test.section)), env: []string{"TOLLGATE_HANDLE_KEYS=" + test.keys}}.run(t)
+			if !strings.HasSuffix(o.stdout, test.want) || test.want == "" && strings.Contains(o.stdout, "handle keys") {
+				t.Errorf("%s, %v: exit code %d\n%s%s, want %s", test.what, args, o.code, o.stdout, o.stderr, test.want)
+			}
+			if secret := strings.Repeat("MTEx", 3); strings.Contains(o.stdout+o.stderr, secret) {
+				t.Errorf("%s, %v: a key is shown", test.what, args)
+			}
+		}
+	}
+}
+
 func TestKeyHandlePrintsAKeyThatServes(t *testing.T) {
 	named := tollgate(t, "key", "handle", "--id", "k-2026_12")
 	random, other := tollgate(t, "key", "handle"), tollgate(t, "key", "handle")
