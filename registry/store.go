@@ -57,7 +57,6 @@ const (
 	badManifest    defect = "manifest"    // a manifest in it is not valid for its service
 	badDeclaration defect = "declaration" // a route in it is not valid, or the manifests do not fit the route
 	tooLarge       defect = "too_large"   // more than what is written here can be
-	unkept         defect = "unkept"      // nothing, but its tools have states that this process cannot keep
 )
 
 // manifestCopy is one manifest in a route's copy.

@@ -50,7 +50,7 @@ func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte,
 // once for each state of it. service "" is the whole value; began is when it was
 // read, or was to be written.
 func (r *Registry) noteDefect(key string, service ServiceKey, why defect, began time.Duration) {
-	if !r.copies.defective(key, service, why, began) {
+	if !r.copies.useless(key, service, string(why), began) {
 		return
 	}
 	attrs := []slog.Attr{slog.String("key", key), slog.String("kind", string(why))}
@@ -63,7 +63,7 @@ func (r *Registry) noteDefect(key string, service ServiceKey, why defect, began 
 // noteUnkept is noteDefect for a service's part of a copy that is as it should be,
 // but of no use to a process that cannot keep the states of its tools.
 func (r *Registry) noteUnkept(key string, service ServiceKey, failure *Failure, began time.Duration) {
-	if r.copies.defective(key, service, unkept, began) {
+	if r.copies.useless(key, service, string(failure.Kind), began) {
 		r.log.LogAttrs(r.ctx, slog.LevelError, "registry copy is not used: the gateway cannot keep the state of its tools",
 			slog.String("key", key), slog.String("kind", string(failure.Kind)), slog.String("service", string(service)), slog.String("detail", failure.Detail))
 	}

@@ -39,7 +39,7 @@ type kept struct {
 	there   contents              // what was read or written last; nil = nobody knows
 	at      time.Duration         // when that was
 	written time.Duration         // when the last write ended; what was read before is not there any more
-	defects map[ServiceKey]defect // of what was read last, until it is written anew; "" = of the whole value
+	unused  map[ServiceKey]string // why what was read last is not used, until it is written anew: a defect, or a FailureKind; "" = the whole value
 }
 
 // task is what is to be done with a route's value. The Portal's is written
@@ -99,32 +99,33 @@ func (k *copyKeeper) wrote(key string, there, fresh contents, began, ended time.
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
 	c.there, c.at, c.written = there, began, ended
-	delete(c.defects, "")
+	delete(c.unused, "")
 	for service := range fresh {
-		delete(c.defects, service)
+		delete(c.unused, service)
 	}
 }
 
 // forget notes that nobody knows what is in the Store under a key.
 func (k *copyKeeper) forget(key string) { k.knows(key, nil, 0) }
 
-// defective notes why a value, or a service's part of it, that was read, or to be
-// written, from began on is of no use, and reports whether that is news.
-func (k *copyKeeper) defective(key string, service ServiceKey, why defect, began time.Duration) bool {
+// useless notes why, in one word, a value, or a service's part of it, that was read,
+// or to be written, from began on is of no use, and reports whether that is news. ""
+// is that it is of use.
+func (k *copyKeeper) useless(key string, service ServiceKey, why string, began time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
-	if began < c.written || c.defects[service] == why {
+	if began < c.written || c.unused[service] == why {
 		return false
 	}
-	if why == sound {
-		delete(c.defects, service)
+	if why == "" {
+		delete(c.unused, service)
 		return false
 	}
-	if c.defects == nil {
-		c.defects = make(map[ServiceKey]defect)
+	if c.unused == nil {
+		c.unused = make(map[ServiceKey]string)
 	}
-	c.defects[service] = why
+	c.unused[service] = why
 	return true
 }
 
