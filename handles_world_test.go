@@ -327,6 +327,7 @@ const (
 	expiredSticker  = `The argument "sticker": the handle expired after 1 s; create a new one. Nothing was called.`
 	storeAwayIn     = `The argument "handle": state store unavailable, try again. Nothing was called.`
 	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again.`
+	storeAwayUpdate = `The Tool Service did run, but whether its new state was kept is not known: state store unavailable; read the state before you try again.`
 	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again.`
 )
 

@@ -23,7 +23,7 @@ var addedByPrometheus = []string{"instance", "job"}
 // knows the part of the language that the files of docs/deploy use.
 type promQL struct {
 	metrics map[string]metric
-	values  func(label string) []string // the values a label may have; nil = any
+	values  func(metric, label string) []string // the values a label may have; nil = any
 	tokens  []string
 	at      int
 }
@@ -40,7 +40,7 @@ var promToken = regexp.MustCompile(`\s*(?:([0-9]+(?:\.[0-9]+)?(?:ms|[smhdwy])?\b
 
 // checkQuery returns the labels of an expression's result, or what is wrong
 // with it.
-func checkQuery(query string, metrics map[string]metric, values func(string) []string) (labels []string, err error) {
+func checkQuery(query string, metrics map[string]metric, values func(metric, label string) []string) (labels []string, err error) {
 	q := &promQL{metrics: metrics, values: values}
 	for _, m := range promToken.FindAllStringSubmatch(query, -1) {
 		if m[2] != "" {
@@ -266,7 +266,7 @@ func (q *promQL) selector(name string) vector {
 	}
 	v := vector{counter: counter, labels: slices.Sorted(slices.Values(append(slices.Clone(m.labels), addedByPrometheus...)))}
 	if q.accept("{") {
-		q.matchers(v)
+		q.matchers(name, v)
 	}
 	if q.accept("[") {
 		q.next() // the time
@@ -290,14 +290,14 @@ func histogramPart(name string) (base, part string) {
 	return name, ""
 }
 
-func (q *promQL) matchers(v vector) {
+func (q *promQL) matchers(metric string, v vector) {
 	for !q.accept("}") {
 		label, op, value := q.next(), q.next(), q.next()
 		q.contains(v, []string{label}, "a matcher")
 		if !slices.Contains([]string{"=", "!=", "=~", "!~"}, op) || len(value) < 2 || value[0] != '"' && value[0] != '\'' {
 			q.fail("%s%s%s is no matcher", label, op, value)
 		}
-		q.checkValues(label, strings.Split(value[1:len(value)-1], "|"))
+		q.checkValues(metric, label, strings.Split(value[1:len(value)-1], "|"))
 		if q.peek() != "}" {
 			q.expect(",")
 		}
@@ -306,11 +306,11 @@ func (q *promQL) matchers(v vector) {
 
 // checkValues finds values that no series ever has. A dashboard's variable
 // stands for any.
-func (q *promQL) checkValues(label string, values []string) {
-	known := q.values(label)
+func (q *promQL) checkValues(metric, label string, values []string) {
+	known := q.values(metric, label)
 	for _, value := range values {
 		if known != nil && !strings.HasPrefix(value, "$") && !slices.Contains(known, value) {
-			q.fail("the label %s is never %q; it may be one of %v", label, value, known)
+			q.fail("the label %s of %s is never %q; it may be one of %v", label, metric, value, known)
 		}
 	}
 }
