@@ -92,7 +92,7 @@ func (r *liveReport) print(status registry.Status, redis string) (failed bool) {
 		failed = r.route(route) || failed
 	}
 	if redis != "" {
-		failed = r.finding("redis", registry.Finding{Level: registry.Breach, Text: "cannot be used: " + redis})
+		failed = r.finding("redis", registry.Finding{Level: registry.Breach, Text: redis})
 	}
 	if !failed {
 		if len(status.Routes) == 0 { // no static route is none: only a Portal can say so

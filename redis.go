@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
 	"tollgate/redisconn"
 	"tollgate/registry"
+	"tollgate/server/handle"
 	"tollgate/server/management"
 )
 
@@ -24,20 +26,62 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 	return err
 }
 
-// tryRedis finds out whether the configured Redis can be used, and touches no
-// copy. It returns what is wrong; "" when nothing is, or none is configured.
+// tryRedis finds out whether the configured Redis can be used, and keeps a state if
+// a tool stores one; it touches no copy. It returns what is wrong; "" when nothing
+// is, or none is configured.
 func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 	if p.redis == nil {
 		return "", nil
 	}
 	err = p.redis.Ping(ctx)
-	if p.redis.State().Status == redisconn.StatusUp {
-		return "", nil // an answer about one key is an answer
+	fault = "cannot be used: "
+	if p.redis.State().Status == redisconn.StatusUp { // an answer about one key is an answer
+		if !p.storesStates() {
+			return "", nil
+		}
+		fault = "cannot keep stored states: "
+		err = tryStates(ctx, p.states.stored)
 	}
-	if failure, ok := errors.AsType[*redisconn.Error](err); ok {
-		return strings.TrimPrefix(failure.Error(), "redis: "), nil
+	switch failure, ok := errors.AsType[*redisconn.Error](err); {
+	case ok:
+		return fault + strings.TrimPrefix(failure.Error(), "redis: "), nil
+	case err == nil || ctx.Err() != nil:
+		return "", ctx.Err() // the command was interrupted
+	default:
+		return fault + err.Error(), nil
 	}
-	return "", err // the command was interrupted
+}
+
+// storesStates reports whether a tool that is served has stored state.
+func (p *parts) storesStates() bool {
+	for _, key := range p.registry.DeclaredRoutes() {
+		snapshot, err := p.registry.Current(key)
+		if err != nil {
+			continue // which is reported as it is
+		}
+		for _, tool := range snapshot.Tools {
+			if tool.State != nil && tool.State.Mode == registry.StoredState {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tryStates does with a state nobody knows what calls do with theirs. It is over
+// after a second.
+func tryStates(ctx context.Context, keeper handle.Keeper) error {
+	var nobody handle.Binding // no route and no service are called ""
+	text, err := keeper.Create(ctx, nobody, time.Second, []byte("1"))
+	if err != nil {
+		return err
+	}
+	opened, err := keeper.Open(ctx, nobody, text)
+	if err != nil {
+		return err
+	}
+	_, err = keeper.Update(ctx, opened, time.Second, []byte("2"))
+	return err
 }
 
 // store is where the registry keeps copies; nil without Redis, and for what only

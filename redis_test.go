@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,43 @@ func TestCheckLiveTriesRedis(t *testing.T) {
 	}
 	if keys := redis.Do("KEYS", "tollgate:registry:*"); keys != "" {
 		t.Errorf("the check left copies in Redis: %s", keys)
+	}
+}
+
+// TestCheckLiveTriesStates: where tools store their state, the check tells a Redis
+// user with whom they could not; where none does, such a user is right.
+func TestCheckLiveTriesStates(t *testing.T) {
+	world, service, redis := newStateWorld(t), newChangingService(t), redistest.Start(t)
+	copies := []string{"+getrange", "+set", "+del"}
+	for name, test := range map[string]struct {
+		rights []string
+		want   string
+	}{
+		"all rights":      {slices.Concat([]string{"~tollgate:*", "+eval", "+evalsha"}, copies), ""},
+		"no scripts":      {slices.Concat([]string{"~tollgate:*"}, copies), "auth (NOPERM)"},
+		"no keys of them": {slices.Concat([]string{"~tollgate:registry:*", "~tollgate:ping", "+eval", "+evalsha"}, copies), "auth (NOPERM)"},
+		"no reading":      {[]string{"~tollgate:*", "+set", "+del", "+eval", "+evalsha"}, "auth (NOPERM)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redis.Do(slices.Concat([]string{"ACL", "SETUSER", "app", "reset", "on", ">geheim"}, test.rights)...)
+			url := "redis://app:geheim@" + redis.Addr()
+			o := command{args: []string{"check", "--live", "--config", world.config(t, atRedis(url))}, env: []string{"TOLLGATE_HANDLE_KEYS=" + handleKey("k1")}}.run(t)
+			if test.want == "" {
+				if o.code != 0 {
+					t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+				}
+			} else if want := "ERROR redis - cannot keep stored states: " + test.want + "\n"; o.code != exitFailed || o.stdout != want {
+				t.Errorf("exit code %d, want %d and just %q:\n%s%s", o.code, exitFailed, want, o.stdout, o.stderr)
+			}
+			if o := tollgate(t, "check", "--live", "--config", service.config(t, url)); o.code != 0 {
+				t.Errorf("without tools that store state: exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+			}
+		})
+	}
+	for _, key := range strings.Fields(redis.Do("KEYS", "tollgate:*")) {
+		if key != "tollgate:ping" && redis.Do("PTTL", key) == "-1" {
+			t.Errorf("the check left %s for ever", key)
+		}
 	}
 }
 

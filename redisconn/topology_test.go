@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -377,4 +378,67 @@ func TestNobodyDialsInTheBackground(t *testing.T) {
 			nothingRuns(t)
 		})
 	}
+}
+
+// TestClusterWithADeadNode: the keys of the nodes that are left are usable within a
+// second of each question for one of the dead node's, however long that goes on, and
+// the log does not tell it each time.
+func TestClusterWithADeadNode(t *testing.T) {
+	options := []string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"}
+	live, dead, third := redistest.Start(t, options...), redistest.Start(t, options...), redistest.Start(t, options...) // two are a majority
+	live.Do("CLUSTER", "ADDSLOTSRANGE", "0", "8190")
+	third.Do("CLUSTER", "ADDSLOTS", "8191")
+	third.Do("CLUSTER", "SET-CONFIG-EPOCH", "2")
+	dead.Do("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
+	dead.Do("CLUSTER", "SET-CONFIG-EPOCH", "3")
+	for _, node := range []*redistest.Server{dead, third} {
+		host, port, _ := strings.Cut(node.Addr(), ":")
+		live.Do("CLUSTER", "MEET", host, port, strings.TrimPrefix(node.Do("CONFIG", "GET", "cluster-port"), "cluster-port\n"))
+	}
+	for _, node := range []*redistest.Server{live, dead, third} {
+		eventually(t, func() error {
+			if info := node.Do("CLUSTER", "INFO"); !strings.Contains(info, "cluster_slots_ok:16384") {
+				return errors.New(info)
+			}
+			return nil
+		})
+	}
+	conn, log := open(t, clusterConfig(live))
+	ctx := t.Context()
+	keys := map[bool]string{} // by whether it is of the node that lives
+	for n := 0; len(keys) < 2; n++ {
+		key := fmt.Sprintf("state:%d", n)
+		slot, err := strconv.Atoi(live.Do("CLUSTER", "KEYSLOT", "tollgate:"+key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[slot < 8192] = key
+	}
+	for _, key := range keys {
+		eventually(t, func() error { return conn.Set(ctx, key, []byte("1")) })
+	}
+	before := len(log.events(t))
+	dead.Kill()
+	for range 4 {
+		if _, err := conn.Get(ctx, keys[false], 1); err == nil {
+			t.Error("a dead node answered")
+		}
+		eventually(t, func() error {
+			_, err := conn.Get(ctx, keys[true], 1)
+			if pause := pauseOf(conn); pause > firstPause {
+				t.Fatalf("the keys of all nodes are left alone for %v", pause)
+			}
+			return err
+		})
+	}
+	if n := len(log.events(t)) - before; n < 2 || n > 2*someLines {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// pauseOf is how long Redis was left alone after the newest failure.
+func pauseOf(c *Conn) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.breaker.pause
 }
