@@ -34,7 +34,7 @@ type parts struct {
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
 	redis    *redisconn.Conn // nil without Redis
-	states   states
+	states   stateKeeping
 	registry *registry.Registry
 	server   *server.Server
 	draining atomic.Bool // set when serve begins to leave
@@ -88,7 +88,7 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := configuredKeys(c.Handles)
+	keys, err := c.Handles.Keys(os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}

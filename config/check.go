@@ -46,10 +46,9 @@ func (c *Config) check(d *decoder) []Problem {
 	if c.ManagementChosen {
 		k.twoListeners(c.Transport)
 	}
-	k.tlsFiles(c.Transport.HTTP.TLS)
-	if c.Handles.KeysFile != "" {
-		k.readable(keysFile, c.Handles.KeysFile)
-	}
+	k.readable("http.tls.certFile", c.Transport.HTTP.TLS.CertFile)
+	k.readable("http.tls.keyFile", c.Transport.HTTP.TLS.KeyFile)
+	k.readable("handles.keysFile", c.Handles.KeysFile)
 	k.address("registry.portal.url", c.Registry.Portal.URL)
 	k.routes(c.Registry)
 	return k.problems
@@ -122,40 +121,39 @@ func (k *checker) twoListeners(c transport.Config) {
 	}
 }
 
-// tlsFiles tells at once what the listener would find out later.
-func (k *checker) tlsFiles(c transport.TLSConfig) {
-	for key, path := range map[string]string{"http.tls.certFile": c.CertFile, "http.tls.keyFile": c.KeyFile} {
-		if path == "" {
-			continue
-		}
-		k.readable(key, path)
-	}
-}
-
-// readable tells at once of a file that could not be read when it is needed.
+// readable tells at once of a file that could not be read when it is needed. An
+// empty path is none.
 func (k *checker) readable(key, path string) {
+	if path == "" {
+		return
+	}
 	err := openable(path)
 	if err == nil {
 		return
 	}
-	if _, hidden := k.decoder.hidden[key]; hidden || key == keysFile {
+	if k.decoder.mayBeSecret(key) {
 		err = fmt.Errorf("%s: %w", wanted[pattern(key)], withoutPath(err))
 	}
 	k.report(key, "%v", err)
 }
 
-// openable opens a file. It reads nothing: a device may have no end, and a pipe
-// gives everything just once.
+// openable opens a file and reads nothing. What is no regular file it leaves alone:
+// a pipe without a writer would not open, and one with a writer gives what it has
+// to whoever opens it first.
 func openable(path string) error {
+	if info, err := os.Stat(path); err == nil {
+		switch {
+		case info.IsDir():
+			return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+		case !info.Mode().IsRegular():
+			return nil
+		}
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
-	}
-	return nil
+	return file.Close()
 }
 
 // address tells at once of an address that every connection would be refused to.
@@ -203,7 +201,5 @@ func (k *checker) service(path string, s Service) {
 	if strings.Contains(s.BaseEndpoint, "?") {
 		k.report(path+".baseEndpoint", "must not have a query: calls go to {baseEndpoint}/{tool}")
 	}
-	if s.FallbackManifestFile != "" {
-		k.readable(path+".fallbackManifestFile", s.FallbackManifestFile)
-	}
+	k.readable(path+".fallbackManifestFile", s.FallbackManifestFile)
 }

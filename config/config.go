@@ -191,7 +191,7 @@ func (c *Config) paths() map[string]*string {
 		"http.tls.keyFile":  &c.Transport.HTTP.TLS.KeyFile,
 		"upstream.caFile":   &c.Upstream.CAFile,
 		"redis.caFile":      &c.Redis.CAFile,
-		keysFile:            &c.Handles.KeysFile,
+		"handles.keysFile":  &c.Handles.KeysFile,
 	}
 	for key, services := range c.Registry.Routes {
 		for i := range services {
@@ -205,7 +205,7 @@ func (c *Config) paths() map[string]*string {
 // a key perhaps, which deployment tools put into variables.
 func (d *decoder) contents(c *Config) {
 	for key, path := range c.paths() {
-		if isContent(*path) || key == keysFile && areKeys(*path) {
+		if isContent(*path) {
 			p := Problem{Key: key, Text: "holds the content of a file; want its path"}
 			if pos := d.positions[key]; pos != nil {
 				p.Line, p.Column = pos.Line, pos.Column

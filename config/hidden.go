@@ -21,10 +21,6 @@ type hidden struct {
 	variables []string // that took part, in order; none when it stands in the file
 }
 
-// keysFile is the key whose value may be taken for that of the variable
-// TOLLGATE_HANDLE_KEYS: what cannot be opened may be a secret, wherever it stands.
-const keysFile = "handles.keysFile"
-
 // note remembers the value of a key if it is to be hidden.
 func (d *decoder) note(key, text string, variables []string) {
 	if len(variables) > 0 || looksSecret(text) {
@@ -36,6 +32,14 @@ func (d *decoder) note(key, text string, variables []string) {
 // credentials, or more than any name.
 func looksSecret(text string) bool {
 	return strings.ContainsAny(text, "@\n\r") || len(text) > 100
+}
+
+// mayBeSecret reports whether messages must not show the value of a key. That of
+// handles.keysFile may be taken for the variable TOLLGATE_HANDLE_KEYS: what cannot
+// be opened may be a key, whatever it looks like and wherever it stands.
+func (d *decoder) mayBeSecret(key string) bool {
+	_, hidden := d.hidden[key]
+	return hidden || key == "handles.keysFile"
 }
 
 // wanted says for keys whose own check quotes the value what is wanted there, in
@@ -56,7 +60,7 @@ var wanted = map[string]string{
 	"registry.routes.*[*].fallbackManifestFile": "want the path of a file that can be read",
 	"http.tls.certFile":                         "want the path of a file that can be read",
 	"http.tls.keyFile":                          "want the path of a file that can be read",
-	keysFile:                                    "want the path of a file that can be read, relative to this one",
+	"handles.keysFile":                          "want the path of a file that can be read, relative to this one",
 	"shutdown.drain":                            "want a duration of zero or more, and not less than registry.maxToolTimeout",
 }
 
@@ -159,13 +163,8 @@ func userPath(key, name string) string {
 
 // isContent reports what cannot be a path, but may well be what the file holds.
 func isContent(path string) bool {
-	return strings.Contains(path, "-----BEGIN") || strings.ContainsAny(path, "\n\r")
-}
-
-// areKeys reports what handles.keysFile should lead to, and is not.
-func areKeys(path string) bool {
-	_, err := handle.ParseKeys(path)
-	return err == nil
+	_, notKeys := handle.ParseKeys(path)
+	return notKeys == nil || strings.Contains(path, "-----BEGIN") || strings.ContainsAny(path, "\n\r")
 }
 
 // withoutPath is an error of opening a file without the file's name.

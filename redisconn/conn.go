@@ -121,7 +121,7 @@ func Open(o Options) (*Conn, error) {
 // method ValueFault says "too_large".
 func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	var value string
-	err := c.do(ctx, reads, func(ctx context.Context, redis client) (err error) {
+	err := c.do(ctx, other, func(ctx context.Context, redis client) (err error) {
 		// One byte more than allowed. An absent key reads as empty; Set writes no
 		// empty values, so that nothing is lost by taking one for the other.
 		value, err = redis.GetRange(ctx, c.prefix+key, 0, int64(limit)).Result()
@@ -159,7 +159,7 @@ func (c *Conn) SetFor(ctx context.Context, key string, value []byte, ttl time.Du
 // A Redis whose memory is full accepts it, so that it says nothing about stores,
 // and is worth trying.
 func (c *Conn) Delete(ctx context.Context, key string) error {
-	return c.do(ctx, reads, func(ctx context.Context, redis client) error {
+	return c.do(ctx, other, func(ctx context.Context, redis client) error {
 		return redis.Del(ctx, c.prefix+key).Err()
 	})
 }
@@ -207,7 +207,7 @@ func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) 
 	defer func() { <-c.places }()
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	t, used, err := c.enter(u != reads)
+	t, used, err := c.enter(u != other)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ type use int
 
 // The uses.
 const (
-	reads      use = iota // or deletes, which nothing but a replica refuses
+	other      use = iota // to read, or to delete, which nothing but a replica refuses
 	stores                // something, with SET
 	runsScript            // that stores something
 )
@@ -98,7 +98,7 @@ const (
 // to store. A command that may not be used, or is not there, says nothing about
 // those that read.
 func (e *Error) refusesStores(u use) bool {
-	return e.Kind == KindReadOnly || u != reads && e.refusesCommand()
+	return e.Kind == KindReadOnly || u != other && e.refusesCommand()
 }
 
 // refusesScript reports whether the error means no more than that Redis refuses

@@ -58,6 +58,6 @@
 // value has one writer at a time: a service or the Portal is changed by its own
 // flight, an index by whoever holds portal.applying, a route's live state under
 // that route's lock. Locks are taken in the order portal.applying, route, then
-// one of notices, watches, loader, keeper, then Registry.mu, then origin.
+// one of notices, watches, loader, copyKeeper, then Registry.mu, then origin.
 // service.parsing is held while a manifest is read, and nothing is taken under it.
 package registry

@@ -54,10 +54,14 @@ func (f *Failure) Error() string {
 // and the next fetch is unconditional.
 func (f *Failure) refused() bool { return strings.HasPrefix(string(f.Kind), "status_") }
 
+// unkept reports whether it is the gateway that lacks something: it cannot keep the
+// state of tools.
+func (k FailureKind) unkept() bool { return k == HandleKeysMissing || k == NoStateStore }
+
 // level is that of the log line which tells of a failure. Where the gateway itself
 // lacks what it needs, nobody else's patience or work will end it.
 func (k FailureKind) level(otherwise slog.Level) slog.Level {
-	if k == HandleKeysMissing || k == NoStateStore {
+	if k.unkept() {
 		return slog.LevelError
 	}
 	return otherwise

@@ -109,7 +109,7 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 	r.succeeded(o, next)
 	r.keepPortalConfirmed(false)
 	for _, rt := range routes {
-		r.keeper.resume(r, routeCopyKey(rt.key))
+		r.copies.resume(r, routeCopyKey(rt.key))
 	}
 	r.loader.add(r, routes)
 	if changed {

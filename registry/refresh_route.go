@@ -96,7 +96,7 @@ func (r *Registry) redeclare(rt *route, declared []Service, services []*service)
 		return !slices.ContainsFunc(declared, func(now Service) bool { return now.Key == d.Key })
 	}
 	if slices.ContainsFunc(rt.declared, detached) {
-		r.keeper.add(r, routeCopyKey(rt.key), task{trim: true})
+		r.copies.add(r, routeCopyKey(rt.key), task{trim: true})
 	}
 	rt.declared, rt.services = declared, services
 	for i, s := range services {
@@ -119,7 +119,7 @@ func (r *Registry) retire(rt *route) {
 	}
 	r.log.LogAttrs(r.ctx, level, "route removed", slog.String("route", string(rt.key)))
 	r.notices.add(r, rt.key, nil)
-	r.keeper.enqueue(r, routeCopyKey(rt.key))
+	r.copies.enqueue(r, routeCopyKey(rt.key))
 }
 
 // rebuild merges a route anew and publishes what came out. A route that is in

@@ -65,6 +65,13 @@ func (s *service) file() *Manifest {
 	return nil
 }
 
+// statesUnkept reports whether the newest manifest is refused because this process
+// cannot keep the state of its tools.
+func (s *service) statesUnkept() bool {
+	failure := s.recorded().failure
+	return failure != nil && failure.Kind.unkept()
+}
+
 // checkService fetches the manifest of s once. Everything that goes wrong is a
 // value: it moves the clock and leaves the last-good alone.
 func (r *Registry) checkService(ctx context.Context, s *service) (result CheckResult) {

@@ -44,6 +44,10 @@ const (
 
 	// InvalidDeclaration: the Portal's entry of the route never was a valid one.
 	InvalidDeclaration UnavailableReason = "invalid_declaration"
+
+	// UnkeptStates is NeverLoaded while a service of the route has tools whose state
+	// this process cannot keep ([StateSupport]). Trying again does not mend that.
+	UnkeptStates UnavailableReason = "unkept_states"
 )
 
 // String is the reason in words for a caller, who can only tell the operator.
@@ -53,6 +57,8 @@ func (u UnavailableReason) String() string {
 		return "the manifests of this route's services cannot be merged into one tool list; the gateway's log says why"
 	case InvalidDeclaration:
 		return "the declaration of this route is invalid; the gateway's log says why"
+	case UnkeptStates:
+		return "tools of this route keep state, which this gateway is not set up for; only its operator can change that"
 	}
 	return "no tool list was ever loaded for this route"
 }
@@ -123,7 +129,7 @@ type Registry struct {
 	index     atomic.Pointer[index]
 	indexed   chan struct{} // closed when there is an index
 	loader    loader
-	keeper    keeper
+	copies    copyKeeper
 	notices   notices
 	watches   watches
 	preloaded chan struct{}
@@ -420,7 +426,11 @@ func (r *Registry) answer(key RouteKey) (*Snapshot, error) {
 	if l.snapshot != nil {
 		return l.snapshot, nil
 	}
-	return nil, r.unavailable(key, l.why)
+	why := l.why
+	if why == NeverLoaded && slices.ContainsFunc(l.services, (*service).statesUnkept) {
+		why = UnkeptStates
+	}
+	return nil, r.unavailable(key, why)
 }
 
 func (r *Registry) unavailable(key RouteKey, why UnavailableReason) error {

@@ -44,8 +44,8 @@ const (
 
 func routeCopyKey(key RouteKey) string { return routeCopyKeys + string(key) }
 
-// defect is why a value in a Store is not used, in one word. Such a value is as
-// good as none.
+// defect is why a value in a Store, or a service's part of it, is not used, in one
+// word. It is as good as none.
 type defect string
 
 const (
@@ -57,6 +57,7 @@ const (
 	badManifest    defect = "manifest"    // a manifest in it is not valid for its service
 	badDeclaration defect = "declaration" // a route in it is not valid, or the manifests do not fit the route
 	tooLarge       defect = "too_large"   // more than what is written here can be
+	unkept         defect = "unkept"      // nothing, but its tools have states that this process cannot keep
 )
 
 // manifestCopy is one manifest in a route's copy.
@@ -83,13 +84,13 @@ func encodeRouteCopy(manifests []manifestCopy) []byte {
 		body = append(body, `,"manifest":`...)
 		body = append(append(body, m.Raw...), '}')
 	}
-	return seal(append(body, "]}"...), nil)
+	return seal(append(body, "]}"...))
 }
 
 // decodeRouteCopy takes only what encodeRouteCopy makes. Whether the manifests
 // are valid is for their reader to find out.
 func decodeRouteCopy(value []byte) ([]manifestCopy, defect) {
-	body, why := unseal(value, nil)
+	body, why := unseal(value)
 	if why != sound {
 		return nil, why
 	}
@@ -154,13 +155,13 @@ func (p portalCopy) body() []byte {
 	return bytes.TrimSuffix(body.Bytes(), []byte{'\n'})
 }
 
-func encodePortalCopy(p portalCopy, signer Signer) []byte { return seal(p.body(), signer) }
+func encodePortalCopy(p portalCopy, signer Signer) []byte { return sealPortal(p.body(), signer) }
 
 // decodePortalCopy takes only what encodePortalCopy makes of valid routes. Without a
 // signer, it takes the value of somebody who has one, too.
 func decodePortalCopy(value []byte, signer Signer) (portalCopy, defect) {
 	var p portalCopy
-	body, why := unseal(value, signer)
+	body, why := unsealPortal(value, signer)
 	if why != sound {
 		return p, why
 	}

@@ -19,7 +19,7 @@ func (r *Registry) keepUsers(s *service) {
 	}
 	for _, rt := range r.users(s) {
 		if uses, ready := rt.takes(s); uses {
-			r.keeper.confirmed(r, routeCopyKey(rt.key), s.key, s.document, ready)
+			r.copies.confirmed(r, routeCopyKey(rt.key), s.key, s.document, ready)
 		}
 	}
 }
@@ -27,7 +27,7 @@ func (r *Registry) keepUsers(s *service) {
 // resumeUsers has written what waited for the routes that use s to have a list.
 func (r *Registry) resumeUsers(s *service) {
 	for _, rt := range r.users(s) {
-		r.keeper.resume(r, routeCopyKey(rt.key))
+		r.copies.resume(r, routeCopyKey(rt.key))
 	}
 }
 
@@ -138,7 +138,7 @@ func (h *holding) over(stored []manifestCopy, ready contents, trim bool) []manif
 func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route, t task) error {
 	h := r.holding(rt)
 	ready, later := h.split(t.fresh)
-	r.keeper.add(r, c.key, task{fresh: later})
+	r.copies.add(r, c.key, task{fresh: later})
 	if h == nil || len(ready) == 0 && !t.trim {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route, t task) er
 	entries := h.over(stored, ready, t.trim || r.portal == nil)
 	after := encodeRouteCopy(entries)
 	if bytes.Equal(after, value) {
-		r.keeper.knows(c.key, contentsOf(entries), now)
+		r.copies.knows(c.key, contentsOf(entries), now)
 		return nil
 	}
 	if r.ctx.Err() != nil {
@@ -162,7 +162,7 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route, t task) er
 	if err := r.store.Set(ctx, c.key, after); err != nil {
 		return err
 	}
-	r.keeper.wrote(c.key, contentsOf(entries), ready, now, r.now())
+	r.copies.wrote(c.key, contentsOf(entries), ready, now, r.now())
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route, t task) er
 // the index in force; same says that it was in force before. A first answer
 // without routes waits for a later one to agree, like that of a service.
 func (r *Registry) keepPortalConfirmed(same bool) {
-	k := &r.keeper
+	k := &r.copies
 	if r.store == nil {
 		return
 	}
@@ -215,7 +215,7 @@ func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 	}
 	value, now := encodePortalCopy(p, r.signer), r.now()
 	content := hashOf(value)
-	if r.keeper.holds(c, content, now) {
+	if r.copies.holds(c, content, now) {
 		return nil
 	}
 	if len(invalid) > 0 {
@@ -232,7 +232,7 @@ func (r *Registry) keepPortal(ctx context.Context, c *kept) error {
 	if err := r.store.Set(ctx, c.key, value); err != nil {
 		return err
 	}
-	r.keeper.wrote(c.key, contents{"": content}, nil, now, r.now())
+	r.copies.wrote(c.key, contents{"": content}, nil, now, r.now())
 	return nil
 }
 

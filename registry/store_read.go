@@ -50,7 +50,7 @@ func (r *Registry) readCopy(ctx context.Context, key string, limit int) ([]byte,
 // once for each state of it. service "" is the whole value; began is when it was
 // read, or was to be written.
 func (r *Registry) noteDefect(key string, service ServiceKey, why defect, began time.Duration) {
-	if !r.keeper.defective(key, service, why, began) {
+	if !r.copies.defective(key, service, why, began) {
 		return
 	}
 	attrs := []slog.Attr{slog.String("key", key), slog.String("kind", string(why))}
@@ -63,7 +63,7 @@ func (r *Registry) noteDefect(key string, service ServiceKey, why defect, began 
 // noteUnkept is noteDefect for a service's part of a copy that is as it should be,
 // but of no use to a process that cannot keep the states of its tools.
 func (r *Registry) noteUnkept(key string, service ServiceKey, failure *Failure, began time.Duration) {
-	if r.keeper.defective(key, service, defect(failure.Kind), began) {
+	if r.copies.defective(key, service, unkept, began) {
 		r.log.LogAttrs(r.ctx, slog.LevelError, "registry copy is not used: the gateway cannot keep the state of its tools",
 			slog.String("key", key), slog.String("kind", string(failure.Kind)), slog.String("service", string(service)), slog.String("detail", failure.Detail))
 	}
@@ -82,7 +82,7 @@ func (r *Registry) readPortalCopy(ctx context.Context) (*portalCopy, error) {
 	if why != sound {
 		return nil, nil
 	}
-	r.keeper.learns(portalCopyKey, contents{"": hashOf(value)}, now)
+	r.copies.learns(portalCopyKey, contents{"": hashOf(value)}, now)
 	return &p, nil
 }
 
@@ -165,7 +165,7 @@ func (r *Registry) warmRoute(rt *route) {
 		return
 	}
 	r.useCopies(rt, copies)
-	r.keeper.resume(r, routeCopyKey(rt.key))
+	r.copies.resume(r, routeCopyKey(rt.key))
 }
 
 // useCopies merges the route with what it has not had from the origin.
@@ -222,7 +222,7 @@ func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared [
 	if err != nil {
 		return nil, err
 	}
-	r.keeper.learns(routeCopyKey(route), contentsOf(entries), now)
+	r.copies.learns(routeCopyKey(route), contentsOf(entries), now)
 	copies := make(map[ServiceKey]*Manifest, len(entries))
 	for i, d := range declared {
 		raw := rawOf(entries, d.Key)

@@ -100,7 +100,7 @@ func TestStateOfTheStoreAtStart(t *testing.T) {
 		"panics":                      {state: func(s *fakeStore) { s.breaks(func(string) error { panic("bug") }) }, cold: true},
 		"portal of another version":   {change(portal, "registry 1", "registry 2"), portal, foreignFormat, true},
 		"portal with a bad hash":      {change(portal, "alpha.test", "other.test"), portal, badHash, true},
-		"portal that is no JSON":      {func(s *fakeStore) { s.put(portal, string(seal([]byte("{"), nil))) }, portal, badForm, true},
+		"portal that is no JSON":      {func(s *fakeStore) { s.put(portal, string(seal([]byte("{")))) }, portal, badForm, true},
 		"portal too large":            {func(s *fakeStore) { s.put(portal, strings.Repeat("x", 65<<20)) }, portal, tooLarge, true},
 		"empty value":                 {func(s *fakeStore) { s.put(plant, "") }, plant, foreignFormat, true},
 		"route of another version":    {change(plant, "registry 1", "registry 2"), plant, foreignFormat, true},

@@ -34,45 +34,65 @@ const (
 // portalPurpose is what a MAC of the Portal's value is good for.
 const portalPurpose = "registry:portal"
 
-// seal makes the value of a body, without a MAC when nobody signs it.
-func seal(body []byte, signer Signer) []byte {
+// seal makes the value of a body.
+func seal(body []byte) []byte { return sealed(body, "") }
+
+// sealPortal makes the Portal's value, with a MAC unless nobody signs it.
+func sealPortal(body []byte, signer Signer) []byte {
+	if signer == nil {
+		return sealed(body, "")
+	}
+	id, mac := signer.Sign(portalPurpose, body)
+	return sealed(body, macHeader+id+":"+hex.EncodeToString(mac))
+}
+
+// sealed puts the header before a body; mac is its last part, which may be empty.
+func sealed(body []byte, mac string) []byte {
 	value := make([]byte, 0, maxHeader+len(body))
 	value = append(value, copyHeader...)
 	value = append(value, hashOf(body)...)
-	if signer != nil {
-		id, mac := signer.Sign(portalPurpose, body)
-		value = append(value, macHeader...)
-		value = append(append(value, id...), ':')
-		value = hex.AppendEncode(value, mac)
-	}
+	value = append(value, mac...)
 	value = append(value, '\n')
 	return append(value, body...)
 }
 
-// unseal returns the body of a value. With a signer, only one that was signed with
-// a key that is still there is good; without one, nobody can tell, and a MAC is not
-// looked at.
-func unseal(value []byte, signer Signer) (body []byte, why defect) {
+// unseal returns the body of a value. A MAC is not looked at.
+func unseal(value []byte) (body []byte, why defect) {
+	body, _, why = opened(value)
+	return body, why
+}
+
+// unsealPortal is unseal for the Portal's value. With a signer, only one that was
+// signed with a key that is still there is good; without one, nobody can tell.
+func unsealPortal(value []byte, signer Signer) (body []byte, why defect) {
+	body, mac, why := opened(value)
+	if why == sound && signer != nil && !signsPortal(signer, mac, body) {
+		return nil, badMAC
+	}
+	return body, why
+}
+
+// opened takes the header off a value. mac is what follows macHeader in it, ""
+// when there is none.
+func opened(value []byte) (body []byte, mac string, why defect) {
 	header, body, _ := bytes.Cut(value, []byte{'\n'})
 	if len(header) > maxHeader {
-		return nil, foreignFormat
+		return nil, "", foreignFormat
 	}
 	sums, ours := strings.CutPrefix(string(header), copyHeader)
 	hash, mac, _ := strings.Cut(sums, macHeader)
 	switch {
 	case !ours:
-		return nil, foreignFormat
+		return nil, "", foreignFormat
 	case hash != hashOf(body):
-		return nil, badHash
-	case signer != nil && !signed(signer, mac, body):
-		return nil, badMAC
+		return nil, "", badHash
 	}
-	return body, sound
+	return body, mac, sound
 }
 
-// signed reports whether text, a key's id and a MAC in hexadecimal digits, shows
-// that body comes from somebody with that key.
-func signed(signer Signer, text string, body []byte) bool {
+// signsPortal reports whether text, a key's id and a MAC in hexadecimal digits,
+// shows that body, the Portal's, comes from somebody with that key.
+func signsPortal(signer Signer, text string, body []byte) bool {
 	id, digits, _ := strings.Cut(text, ":")
 	mac, err := hex.DecodeString(digits)
 	if err != nil {

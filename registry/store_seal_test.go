@@ -44,7 +44,7 @@ func signing(ids ...string) func(*Options) {
 // one wrote is of use to the next as far as that knows who wrote it.
 func TestCopyOfThePortalFromAReplicaWithOtherKeys(t *testing.T) {
 	forge := func(value string) string { // whoever writes to the store and has no key
-		body, _ := unseal([]byte(value), nil)
+		body, _ := unseal([]byte(value))
 		header, _, _ := strings.Cut(value, "\n")
 		_, mac, _ := strings.Cut(header, " hmac:")
 		body = []byte(strings.ReplaceAll(string(body), "alpha.test", "elsewhere.test"))

@@ -37,7 +37,7 @@ func TestCopiesComeBackAsTheyWere(t *testing.T) {
 
 func TestUnusableCopies(t *testing.T) {
 	service := func(text string) []byte {
-		return seal([]byte(`{"registryRevision":"","routes":[{"routeKey":"r","toolServices":[`+text+`]}]}`), nil)
+		return seal([]byte(`{"registryRevision":"","routes":[{"routeKey":"r","toolServices":[` + text + `]}]}`))
 	}
 	good := `{"serviceKey":"a","manifestUrl":"http://a.test/m","baseEndpoint":"http://a.test/mcp","namePrefix":"","enabled":true}`
 	if _, why := decodePortalCopy(service(good), nil); why != sound {
@@ -54,13 +54,13 @@ func TestUnusableCopies(t *testing.T) {
 		"a header and no end": {bytes.TrimSuffix(bytes.SplitAfter(service(good), []byte("\n"))[0], []byte("\n")), badHash},
 		"a changed byte":      {bytes.Replace(service(good), []byte("a.test"), []byte("b.test"), 1), badHash},
 		"cut off":             {service(good)[:150], badHash},
-		"no JSON":             {seal([]byte("{"), nil), badForm},
-		"no routes":           {seal([]byte(`{"registryRevision":"","routes":null}`), nil), badForm},
-		"unknown members":     {seal([]byte(`{"registryRevision":"","routes":[],"more":1}`), nil), badForm},
-		"other spelling":      {seal([]byte(`{"registryRevision":"", "routes":[]}`), nil), badForm},
-		"twice the same":      {seal([]byte(`{"registryRevision":"","routes":[{"routeKey":"r","toolServices":[]},{"routeKey":"r","toolServices":[]}]}`), nil), badForm},
+		"no JSON":             {seal([]byte("{")), badForm},
+		"no routes":           {seal([]byte(`{"registryRevision":"","routes":null}`)), badForm},
+		"unknown members":     {seal([]byte(`{"registryRevision":"","routes":[],"more":1}`)), badForm},
+		"other spelling":      {seal([]byte(`{"registryRevision":"", "routes":[]}`)), badForm},
+		"twice the same":      {seal([]byte(`{"registryRevision":"","routes":[{"routeKey":"r","toolServices":[]},{"routeKey":"r","toolServices":[]}]}`)), badForm},
 		"services not sorted": {service(strings.ReplaceAll(good, `"a"`, `"b"`) + "," + good), badForm},
-		"a bad route key":     {seal([]byte(`{"registryRevision":"","routes":[{"routeKey":"../r","toolServices":[]}]}`), nil), badDeclaration},
+		"a bad route key":     {seal([]byte(`{"registryRevision":"","routes":[{"routeKey":"../r","toolServices":[]}]}`)), badDeclaration},
 		"a bad address":       {service(strings.Replace(good, "http://a.test/mcp", "file:///etc", 1)), badDeclaration},
 		"credentials":         {service(strings.Replace(good, "http://a.test/mcp", "http://u:p@a.test/mcp", 1)), badDeclaration},
 		"an unclean address":  {service(strings.Replace(good, "http://a.test/mcp", "http://a.test/mcp/", 1)), badDeclaration},
@@ -76,11 +76,11 @@ func TestUnusableCopies(t *testing.T) {
 		want  defect
 	}{
 		"the Portal's":     {service(good), badForm},
-		"no manifest":      {seal([]byte(`{"services":[{"key":"a"}]}`), nil), badForm},
+		"no manifest":      {seal([]byte(`{"services":[{"key":"a"}]}`)), badForm},
 		"not sorted":       {encodeRouteCopy([]manifestCopy{{"b", []byte("{}")}, {"a", []byte("{}")}}), badForm},
 		"twice":            {encodeRouteCopy([]manifestCopy{{"a", []byte("{}")}, {"a", []byte("{}")}}), badForm},
 		"a bad key":        {encodeRouteCopy([]manifestCopy{{"a/b", []byte("{}")}}), badForm},
-		"members of other": {seal([]byte(`{"Services":[]}`), nil), badForm},
+		"members of other": {seal([]byte(`{"Services":[]}`)), badForm},
 	} {
 		if _, why := decodeRouteCopy(test.value); why != test.want {
 			t.Errorf("%s: %q, want %q", name, why, test.want)
@@ -95,7 +95,7 @@ func FuzzCopy(f *testing.F) {
 	f.Add([]byte(`{"registryRevision":"é","routes":[{"routeKey":"r","toolServices":null},{"routeKey":"s","toolServices":[{"serviceKey":"a","manifestUrl":"http://a.test/m","baseEndpoint":"http://a.test/mcp","namePrefix":"a.","enabled":true}]}]}`))
 	f.Add(encodeRouteCopy([]manifestCopy{{"a", []byte(`{ "x" : 1e400 }`)}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, value := range [][]byte{data, seal(data, nil)} {
+		for _, value := range [][]byte{data, seal(data)} {
 			if entries, why := decodeRouteCopy(value); why == sound && !bytes.Equal(encodeRouteCopy(entries), value) {
 				t.Errorf("the copy of a route changes when it is written again: %q", value)
 			}
@@ -109,7 +109,7 @@ func FuzzCopy(f *testing.F) {
 			if same, _ := decodePortalCopy(encodePortalCopy(p, ring{"k1"}), ring{"k1"}); !bytes.Equal(same.body(), p.body()) {
 				t.Errorf("a signed copy does not come back: %q", value)
 			}
-			if body, _ := unseal(value, nil); !bytes.Equal(p.body(), body) {
+			if body, _ := unseal(value); !bytes.Equal(p.body(), body) {
 				t.Errorf("the copy of the Portal changes when it is written again: %q", value)
 			}
 			for _, route := range p.declaration().Routes {

@@ -16,14 +16,14 @@ import (
 // replaced it heals so.
 const rewriteAfter = 10 * time.Minute
 
-// keeper writes copies to the Store, one after the other and behind everybody's
+// copyKeeper writes copies to the Store, one after the other and behind everybody's
 // back. Its worker ends when there is nothing left to write.
 //
 // What it writes is what a check has just confirmed, and nothing else: another
 // replica may have put something newer in the place of everything older. So what
 // could not be written is not tried again by itself, but when it is confirmed
 // next.
-type keeper struct {
+type copyKeeper struct {
 	mu      sync.Mutex
 	kept    map[string]*kept // by key in the Store
 	queue   []*kept
@@ -62,7 +62,7 @@ func contentsOf(entries []manifestCopy) contents {
 }
 
 // ofLocked is what is known of a key, to be used under k.mu.
-func (k *keeper) ofLocked(key string) *kept {
+func (k *copyKeeper) ofLocked(key string) *kept {
 	c := k.kept[key]
 	if c == nil {
 		if k.kept == nil {
@@ -75,7 +75,7 @@ func (k *keeper) ofLocked(key string) *kept {
 }
 
 // knows notes what is in the Store.
-func (k *keeper) knows(key string, there contents, at time.Duration) {
+func (k *copyKeeper) knows(key string, there contents, at time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
@@ -84,7 +84,7 @@ func (k *keeper) knows(key string, there contents, at time.Duration) {
 
 // learns is knows for what was read, from began on, aside from writing: it may be
 // over by now, so that it counts only where nobody knows better.
-func (k *keeper) learns(key string, there contents, began time.Duration) {
+func (k *copyKeeper) learns(key string, there contents, began time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.ofLocked(key); c.there == nil && began >= c.written {
@@ -94,7 +94,7 @@ func (k *keeper) learns(key string, there contents, began time.Duration) {
 
 // wrote is knows after a write from began to ended, which mends the value and the
 // parts that are fresh.
-func (k *keeper) wrote(key string, there, fresh contents, began, ended time.Duration) {
+func (k *copyKeeper) wrote(key string, there, fresh contents, began, ended time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
@@ -106,11 +106,11 @@ func (k *keeper) wrote(key string, there, fresh contents, began, ended time.Dura
 }
 
 // forget notes that nobody knows what is in the Store under a key.
-func (k *keeper) forget(key string) { k.knows(key, nil, 0) }
+func (k *copyKeeper) forget(key string) { k.knows(key, nil, 0) }
 
 // defective notes why a value, or a service's part of it, that was read, or to be
 // written, from began on is of no use, and reports whether that is news.
-func (k *keeper) defective(key string, service ServiceKey, why defect, began time.Duration) bool {
+func (k *copyKeeper) defective(key string, service ServiceKey, why defect, began time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
@@ -135,7 +135,7 @@ func (c *kept) has(part ServiceKey, content string, now time.Duration) bool {
 }
 
 // holds is has for the Portal's value.
-func (k *keeper) holds(c *kept, content string, now time.Duration) bool {
+func (k *copyKeeper) holds(c *kept, content string, now time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return c.has("", content, now)
@@ -145,15 +145,15 @@ func (k *keeper) holds(c *kept, content string, now time.Duration) bool {
 // others may have written to it: each value is compared and, where need be,
 // written when a check next confirms it, and not before. It returns at once.
 func (r *Registry) StoreRecovered() {
-	r.keeper.mu.Lock()
-	defer r.keeper.mu.Unlock()
-	for _, c := range r.keeper.kept {
+	r.copies.mu.Lock()
+	defer r.copies.mu.Unlock()
+	for _, c := range r.copies.kept {
 		c.there = nil
 	}
 }
 
 // enqueue has values written, or removed.
-func (k *keeper) enqueue(r *Registry, keys ...string) {
+func (k *copyKeeper) enqueue(r *Registry, keys ...string) {
 	if r.store == nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (k *keeper) enqueue(r *Registry, keys ...string) {
 }
 
 // enqueueLocked queues c and sees to it that somebody works on it.
-func (k *keeper) enqueueLocked(r *Registry, c *kept) {
+func (k *copyKeeper) enqueueLocked(r *Registry, c *kept) {
 	if !c.queued {
 		c.queued = true
 		k.queue = append(k.queue, c)
@@ -178,7 +178,7 @@ func (k *keeper) enqueueLocked(r *Registry, c *kept) {
 // confirmed notes that a check confirmed the manifest of a service, of which
 // content is the hash. If the Store is not known to have it, it is written, at
 // once when the route is ready for that.
-func (k *keeper) confirmed(r *Registry, key string, service ServiceKey, content string, ready bool) {
+func (k *copyKeeper) confirmed(r *Registry, key string, service ServiceKey, content string, ready bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ofLocked(key)
@@ -193,7 +193,7 @@ func (k *keeper) confirmed(r *Registry, key string, service ServiceKey, content 
 
 // add adds to what is to be done with a value. Nobody works on that before it is
 // resumed.
-func (k *keeper) add(r *Registry, key string, t task) {
+func (k *copyKeeper) add(r *Registry, key string, t task) {
 	if r.store == nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (k *keeper) add(r *Registry, key string, t task) {
 }
 
 // addLocked is add, to be used under k.mu.
-func (k *keeper) addLocked(c *kept, t task) {
+func (k *copyKeeper) addLocked(c *kept, t task) {
 	if c.task.fresh == nil {
 		c.task.fresh = make(contents)
 	}
@@ -216,7 +216,7 @@ func (k *keeper) addLocked(c *kept, t task) {
 
 // trim has services removed from a route's value that are known to be in it and
 // are not declared.
-func (k *keeper) trim(r *Registry, key string, declared []Service) {
+func (k *copyKeeper) trim(r *Registry, key string, declared []Service) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.kept[key]
@@ -234,7 +234,7 @@ func (k *keeper) trim(r *Registry, key string, declared []Service) {
 
 // resume has a route's value written if there is something to do with it that has
 // waited: for the route to have a list, or for its declaration to be in force.
-func (k *keeper) resume(r *Registry, key string) {
+func (k *copyKeeper) resume(r *Registry, key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.kept[key]; c != nil && (c.task.trim || len(c.task.fresh) > 0) {
@@ -242,7 +242,7 @@ func (k *keeper) resume(r *Registry, key string) {
 	}
 }
 
-func (k *keeper) work(r *Registry) {
+func (k *copyKeeper) work(r *Registry) {
 	for c, t := k.take(r); c != nil; c, t = k.take(r) {
 		whole := r.survive("the writing of a copy", func() {
 			// A write that has begun outlives Close by the Store's time-out at most.
@@ -259,7 +259,7 @@ func (k *keeper) work(r *Registry) {
 
 // take returns the next value to write and what to do with it; nil ends the
 // worker.
-func (k *keeper) take(r *Registry) (*kept, task) {
+func (k *copyKeeper) take(r *Registry) (*kept, task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.queue) == 0 || r.ctx.Err() != nil {
@@ -291,10 +291,10 @@ func (r *Registry) keep(ctx context.Context, c *kept, t task) error {
 	if err := r.store.Delete(ctx, c.key); err != nil {
 		return err
 	}
-	r.keeper.mu.Lock()
-	defer r.keeper.mu.Unlock()
+	r.copies.mu.Lock()
+	defer r.copies.mu.Unlock()
 	if !c.queued {
-		delete(r.keeper.kept, c.key)
+		delete(r.copies.kept, c.key)
 	}
 	return nil
 }

@@ -6,8 +6,9 @@ import "fmt"
 // the zero value fails [Config.Validate].
 type Config struct {
 	// KeysFile is the path of a file with the keys that sign handles, as
-	// [ParseKeys] reads them. The environment variable TOLLGATE_HANDLE_KEYS holds
-	// them as well; only one of the two may be given. Default "": no file.
+	// [ParseKeys] reads them; [Config.Keys] does. The environment variable
+	// TOLLGATE_HANDLE_KEYS holds them as well; only one of the two may be given.
+	// Default "": no file.
 	KeysFile string `yaml:"keysFile"`
 
 	// MaxSignedBytes bounds signed handles, in bytes: models make mistakes when

@@ -48,50 +48,99 @@ type Fingerprint struct {
 }
 
 // ParseKeys reads keys as ID:BASE64, separated by commas or white space; a byte
-// order mark in front is skipped. The error tells of every mistake by the number of
-// the key, and shows nothing of the text: what is not a key may be a piece of one.
+// order mark in front is skipped, and nothing else may stand there. The error tells
+// of the first mistakes, five at most, by the number of the key, each on a line. It
+// shows nothing of the text: what is not a key may be a piece of one.
 func ParseKeys(text string) (*Keys, error) {
+	keys, mistakes := parseKeys(text)
+	return keys, joined("", mistakes, false)
+}
+
+// mistake is why a text holds no keys.
+type mistake struct {
+	line, key int // each from 1 on; 0 when it is about the whole text
+	text      string
+}
+
+// parseKeys finds every mistake in a text; nil means that there are keys.
+func parseKeys(text string) (*Keys, []mistake) {
 	k := &Keys{}
-	var errs []error
-	for i, entry := range strings.FieldsFunc(strings.TrimPrefix(text, "\ufeff"), isSeparator) {
-		key, err := parseKey(entry)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("key number %d: %w", i+1, err))
-		case k.find(key.id) != nil:
-			errs = append(errs, fmt.Errorf("key number %d: a key before it has the same id; each needs one of its own", i+1))
-		default:
+	var mistakes []mistake
+	number, line := 0, 0
+	for entries := range strings.SplitSeq(strings.TrimPrefix(text, "\ufeff"), "\n") {
+		line++
+		for _, entry := range strings.FieldsFunc(entries, isSeparator) {
+			number++
+			key, fault := parseKey(entry)
+			if fault == "" && k.find(key.id) != nil {
+				fault = "a key before it has the same id; each needs one of its own"
+			}
+			if fault != "" {
+				mistakes = append(mistakes, mistake{line, number, fault})
+				continue
+			}
 			k.keys = append(k.keys, key)
 		}
 	}
-	if len(k.keys) == 0 && len(errs) == 0 {
-		errs = append(errs, errors.New("there is no key"))
+	if number == 0 {
+		mistakes = append(mistakes, mistake{text: "there is no key"})
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if mistakes != nil {
+		return nil, mistakes
 	}
 	return k, nil
 }
 
-func isSeparator(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }
+func isSeparator(r rune) bool { return strings.ContainsRune(", \t\r", r) }
 
-// parseKey reads one key.
-func parseKey(entry string) (key, error) {
+// maxMistakes are as many as one reads: a file of something else has one in every
+// word.
+const maxMistakes = 5
+
+// joined makes one error of mistakes, nil of none, and begins each line with where
+// the text is.
+func joined(where string, mistakes []mistake, withLine bool) error {
+	var lines []string
+	for i, m := range mistakes {
+		if i == maxMistakes {
+			lines = append(lines, fmt.Sprintf("%sand %d more", where, len(mistakes)-i))
+			break
+		}
+		at := where
+		if m.line > 0 && withLine {
+			at += fmt.Sprintf("line %d, ", m.line)
+		}
+		if m.key > 0 {
+			at += fmt.Sprintf("key number %d: ", m.key)
+		}
+		lines = append(lines, at+m.text)
+	}
+	if lines == nil {
+		return nil
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// parseKey reads one key. What is wrong with it is "" for nothing.
+func parseKey(entry string) (k key, fault string) {
+	if strings.HasPrefix(entry, keysVariable+"=") {
+		return key{}, "begins with " + keysVariable + "=; write the value only"
+	}
 	id, encoded, found := strings.Cut(entry, ":")
 	if !found {
-		return key{}, errors.New(`want ID:BASE64, as "tollgate key handle" prints it`)
+		return key{}, `want ID:BASE64, as "tollgate key handle" prints it, and nothing else: no comments, no quotes`
 	}
 	if !idPattern.MatchString(id) {
-		return key{}, errors.New("the id before the colon " + idRule)
+		return key{}, "the id before the colon " + idRule
 	}
 	secret, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil {
-		return key{}, errors.New("what follows the colon is not base64 (standard alphabet, with padding)")
+		return key{}, "what follows the colon is not base64 (standard alphabet, with padding)"
 	}
 	if len(secret) < minKey {
-		return key{}, fmt.Errorf("has %d bytes; at least %d are needed", len(secret), minKey)
+		return key{}, fmt.Sprintf("has %d bytes; at least %d are needed", len(secret), minKey)
 	}
-	return newKey(id, secret), nil
+	return newKey(id, secret), ""
 }
 
 // NewKey makes a key and returns it as [ParseKeys] reads it. For an empty id, it

@@ -66,7 +66,7 @@ func TestParseKeys(t *testing.T) {
 }
 
 const (
-	wantForm   = `want ID:BASE64, as "tollgate key handle" prints it`
+	wantForm   = `want ID:BASE64, as "tollgate key handle" prints it, and nothing else: no comments, no quotes`
 	wantID     = "the id before the colon must be 1 to 32 of the characters A-Z a-z 0-9 _ -"
 	wantBase64 = "what follows the colon is not base64 (standard alphabet, with padding)"
 	wantNew    = "a key before it has the same id; each needs one of its own"
@@ -101,6 +101,11 @@ func TestParseKeysRefuses(t *testing.T) {
 		{"a short one", "k1:" + secretText(1, 31), []string{"key number 1: has 31 bytes; at least 32 are needed"}},
 		{"an id twice", good + ",k2:" + secret + ",k1:" + secret, []string{"key number 3: " + wantNew}},
 		{"a key twice", good + "," + good, []string{"key number 2: " + wantNew}},
+		{"with the variable's name", "TOLLGATE_HANDLE_KEYS=" + good, []string{"key number 1: begins with TOLLGATE_HANDLE_KEYS=; write the value only"}},
+		{"a comment", "# ours\n" + good, []string{"key number 1: " + wantForm, "key number 2: " + wantForm}},
+		{"many mistakes", strings.Repeat("x ", 6) + good + " x", []string{"key number 1: " + wantForm, "key number 2: " + wantForm, "key number 3: " + wantForm,
+			"key number 4: " + wantForm, "key number 5: " + wantForm, "and 2 more"}},
+		{"as many as are told", strings.Repeat("x ", 5), []string{"key number 1: " + wantForm, "key number 2: " + wantForm, "key number 3: " + wantForm, "key number 4: " + wantForm, "key number 5: " + wantForm}},
 		{"every mistake", "x," + good + ",k2:!," + good, []string{"key number 1: " + wantForm, "key number 3: " + wantBase64, "key number 4: " + wantNew}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,8 +13,8 @@ const (
 	// storedVersion begins the handle of a stored state, and its record.
 	storedVersion = "s1"
 
-	// storedKeys are the keys of records, and the random part of the handle.
-	storedKeys = "state:"
+	// storedPrefix and the random part of a handle are the key of its record.
+	storedPrefix = "state:"
 
 	// randomBytes are those of an id and of a version.
 	randomBytes = 16
@@ -50,7 +50,7 @@ func (s *Stored) Create(ctx context.Context, b Binding, ttl time.Duration, state
 		return "", err
 	}
 	id := randomText()
-	if err := s.store.SetFor(ctx, storedKeys+id, newRecord(b, ttl, state).encode(), ttl+keepExpired); err != nil {
+	if err := s.store.SetFor(ctx, storedPrefix+id, newRecord(b, ttl, state).encode(), ttl+keepExpired); err != nil {
 		return "", storeFailed(ctx, err)
 	}
 	return storedVersion + "." + id, nil
@@ -62,7 +62,7 @@ func (s *Stored) Open(ctx context.Context, b Binding, handle string) (Opened, er
 	if !ok {
 		return Opened{}, invalid(Malformed)
 	}
-	value, err := s.store.Get(ctx, storedKeys+id, maxRecord)
+	value, err := s.store.Get(ctx, storedPrefix+id, maxRecord)
 	if err != nil {
 		return Opened{}, storeFailed(ctx, err)
 	}
@@ -87,7 +87,7 @@ func (s *Stored) Update(ctx context.Context, from Opened, ttl time.Duration, sta
 	if !ok { // no Stored opened it
 		return "", invalid(Malformed)
 	}
-	swapped, err := s.store.Swap(ctx, storedKeys+id, from.version, newRecord(from.binding, ttl, state).encode(), ttl+keepExpired)
+	swapped, err := s.store.Swap(ctx, storedPrefix+id, from.version, newRecord(from.binding, ttl, state).encode(), ttl+keepExpired)
 	if err != nil {
 		return "", storeFailed(ctx, err)
 	}

@@ -18,22 +18,29 @@ const (
 
 // refuse returns why a manifest cannot be served: it has an enabled tool whose
 // state cannot be kept. nil = it can. The manifest is not at fault, and another
-// process may serve it.
+// process may serve it. The failure is of the kind of its first finding.
 func (s StateSupport) refuse(m *Manifest) *Failure {
-	var findings []Finding
 	var kind FailureKind
-	lacks := func(mode StateMode, kept bool, why FailureKind, remedy string) {
-		if kept {
-			return
+	var findings []Finding
+	for _, support := range []struct {
+		mode   StateMode
+		kept   bool
+		kind   FailureKind
+		remedy string
+	}{
+		{SignedState, s.Signed, HandleKeysMissing, noHandleKeys},
+		{StoredState, s.Stored, NoStateStore, noStateStore},
+	} {
+		f, found := firstWithState(m, support.mode)
+		if support.kept || !found {
+			continue
 		}
-		if f, found := firstWithState(m, mode); found {
-			f.Text += "; " + remedy
-			findings = append(findings, f)
-			kind = why
+		f.Text += "; " + support.remedy
+		findings = append(findings, f)
+		if kind == "" {
+			kind = support.kind
 		}
 	}
-	lacks(StoredState, s.Stored, NoStateStore, noStateStore)
-	lacks(SignedState, s.Signed, HandleKeysMissing, noHandleKeys)
 	if findings == nil {
 		return nil
 	}

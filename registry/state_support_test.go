@@ -95,14 +95,17 @@ func TestStatesThatCannotBeKeptAreToldOnce(t *testing.T) {
 		onePlant(w)
 		w.servesAlpha(stateful("signed"))
 		r := w.loaded(t)
-		if _, err := r.Snapshot(t.Context(), "plant"); err == nil {
-			t.Error("a route is served without any manifest")
+		if u := refusal(t, r, "plant"); u.Reason != UnkeptStates || !strings.Contains(u.Error(), "only its operator") {
+			t.Errorf("a caller who tries again is told %v", u)
 		}
 		w.at(3600)
 		r.RecheckTool(t.Context(), "plant")
 		w.down(alpha.url())
 		w.at(3700)
 		r.RecheckTool(t.Context(), "plant")
+		if u := refusal(t, r, "plant"); u.Reason != NeverLoaded {
+			t.Errorf("a caller is told %v while the service does not answer", u)
+		}
 		w.servesAlpha(stateful("stored"))
 		w.at(3800)
 		r.RecheckTool(t.Context(), "plant")
