@@ -92,6 +92,13 @@ func (c *chain) step(step string) (lost string) {
 		}
 	}
 	a, retried, err := c.send(method, name, params)
+	onceRedisIsInTime(func() string { // who is told to try again does
+		if strings.Contains(a.body, storeAway) {
+			a, _, err = c.send(method, name, params)
+			retried = true // nobody knows whether the call before was kept
+		}
+		return a.body
+	})
 	if err != nil {
 		return "connection error"
 	}
