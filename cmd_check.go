@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"tollgate/registry"
@@ -27,6 +28,7 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		}
 		p.close()
 		fmt.Fprintln(std.out, "configuration ok")
+		p.states.printKeys(std.out)
 		return nil
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -47,10 +49,29 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	if report := (liveReport{to: std.out}); report.print(status, redis) {
+	failed := (&liveReport{to: std.out}).print(status, redis)
+	p.states.printKeys(std.out)
+	if failed {
 		return errFailedCheck
 	}
 	return nil
+}
+
+// printKeys shows the fingerprints of the operator's keys, so that those of replicas
+// can be compared before they run. There is nothing to compare in an ephemeral one.
+func (s *stateKeeping) printKeys(to io.Writer) {
+	if s.keys == nil || s.keys.Ephemeral() {
+		return
+	}
+	var shown []string
+	for i, print := range s.keys.Fingerprints() {
+		line := print.ID + " " + print.SHA256
+		if i == 0 {
+			line += " (signs)"
+		}
+		shown = append(shown, line)
+	}
+	fmt.Fprintf(to, "handle keys: %s\n", strings.Join(shown, ", "))
 }
 
 // liveReport prints what one fetch of everything found, a line each in the form

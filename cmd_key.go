@@ -8,7 +8,7 @@ import (
 
 // keyCmd makes keys.
 type keyCmd struct {
-	Handle keyHandleCmd `cmd:"" help:"Make a key that signs state handles."`
+	Handle keyHandleCmd `cmd:"" help:"Make a key that signs state handles: one for all replicas, as TOLLGATE_HANDLE_KEYS or in the file of handles.keysFile."`
 }
 
 // keyHandleCmd makes a key that signs handles.
@@ -28,10 +28,12 @@ func (c keyHandleCmd) Run(std streams) error {
 	return nil
 }
 
-// keyHint says that the order of keys matters, which nobody would guess.
+// keyHint says that the key is one for all and that the order of keys matters, which
+// nobody would guess.
 const keyHint = `
-This is a secret. Give it to every replica: in TOLLGATE_HANDLE_KEYS, or in the file handles.keysFile names.
-The first key signs, all verify. A first key: put it there and restart.
+This is a secret. Make it once, not once per replica: all replicas need the same, as TOLLGATE_HANDLE_KEYS or in
+the file handles.keysFile names. "tollgate check" prints what to compare.
+The first key signs, all verify; they are read at the start. A first key: put it there, restart every replica.
 To replace one: put the new key behind the old one and restart every replica; then put it first and restart
 every replica; drop the old one when its last handle has expired (24 h at most).
 `

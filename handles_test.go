@@ -108,6 +108,36 @@ func TestKeysComeFromOnePlace(t *testing.T) {
 	}
 }
 
+// TestCheckPrintsTheKeys: what replicas would hold can be compared before they run,
+// and it is what they show when they do.
+func TestCheckPrintsTheKeys(t *testing.T) {
+	one, two := handleKey("k1"), handleKey("k2")
+	sum := func(key string) string {
+		_, hash, _ := strings.Cut(printOf(key), `"sha256":"`)
+		return strings.TrimSuffix(hash, `"}`)
+	}
+	both := "handle keys: k2 " + sum(two) + " (signs), k1 " + sum(one) + "\n"
+	world := newStateWorld(t)
+	for _, test := range []struct {
+		what, keys, section, want string
+	}{
+		{"none", "", "", ""},
+		{"ephemeral ones", "", "handles: {ephemeralKeys: true}", ""},
+		{"one", one, "", "handle keys: k1 " + sum(one) + " (signs)\n"},
+		{"two", two + "," + one, "", both},
+	} {
+		for _, args := range [][]string{{"check"}, {"check", "--live"}} {
+			o := command{args: append(args, "--config", world.config(t, test.section)), env: []string{"TOLLGATE_HANDLE_KEYS=" + test.keys}}.run(t)
+			if !strings.HasSuffix(o.stdout, test.want) || test.want == "" && strings.Contains(o.stdout, "handle keys") {
+				t.Errorf("%s, %v: exit code %d\n%s%s, want %s", test.what, args, o.code, o.stdout, o.stderr, test.want)
+			}
+			if strings.Contains(o.stdout+o.stderr, strings.TrimPrefix(one, "k1:")) {
+				t.Errorf("%s, %v: a key is shown", test.what, args)
+			}
+		}
+	}
+}
+
 func TestKeyHandlePrintsAKeyThatServes(t *testing.T) {
 	named := tollgate(t, "key", "handle", "--id", "k-2026_12")
 	random, other := tollgate(t, "key", "handle"), tollgate(t, "key", "handle")

@@ -1,6 +1,9 @@
 package jsonwire
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestNamesThatReadersTakeForTheSame(t *testing.T) {
 	for _, tt := range []struct {
@@ -23,8 +26,17 @@ func TestNamesThatReadersTakeForTheSame(t *testing.T) {
 		{"handle", "", false},
 		{"handle", "bundle", false},
 	} {
-		if SameFolded(tt.a, tt.b) != tt.same || SameFolded(tt.b, tt.a) != tt.same {
+		if sameFolded(tt.a, tt.b) != tt.same || sameFolded(tt.b, tt.a) != tt.same {
 			t.Errorf("%q and %q: want %v", tt.a, tt.b, tt.same)
+		}
+	}
+}
+
+func TestLookalikes(t *testing.T) {
+	for names, want := range map[string][]string{`{}`: nil, `{"id":1}`: nil, `{"id":1,"id":2}`: nil, `{"a":1,"id":2,"ID":3,"Id":4}`: {"ID", "Id"}, `{"\u0131d":1}`: {"ıd"}} {
+		members, _ := Object([]byte(names))
+		if found := Lookalikes(members, "id"); !slices.Equal(found, want) {
+			t.Errorf("%s: got %q, want %q", names, found, want)
 		}
 	}
 }

@@ -59,39 +59,38 @@ func Elements(data []byte) ([][]byte, error) {
 // duplicates were allowed it finds the first. It is false for anything that is
 // not an object. It does not allocate unless a member name has escapes.
 func Get(obj []byte, name string) ([]byte, bool) {
-	c := cursor{data: obj}
-	if !c.open('{', '}') {
-		return nil, false
-	}
-	for {
-		quoted, value, ok := c.member()
-		if !ok {
-			return nil, false
-		}
-		if stringIs(quoted, name) {
-			return value, true
-		}
-	}
+	value, _, ok := find(obj, name)
+	return value, ok
 }
 
 // Replace returns an already checked object in which the member of that exact name
 // has another value, and whether there is one. Everything else stays byte for byte;
 // obj is not modified. Where duplicates were allowed it replaces the first.
 func Replace(obj []byte, name string, value []byte) ([]byte, bool) {
-	c := cursor{data: obj}
-	if !c.open('{', '}') {
+	old, end, ok := find(obj, name)
+	if !ok {
 		return nil, false
 	}
+	replaced := make([]byte, 0, len(obj)-len(old)+len(value))
+	replaced = append(replaced, obj[:end-len(old)]...)
+	replaced = append(replaced, value...)
+	return append(replaced, obj[end:]...), true
+}
+
+// find returns the value of the first member of that exact name, and the position
+// behind it.
+func find(obj []byte, name string) (value []byte, end int, ok bool) {
+	c := cursor{data: obj}
+	if !c.open('{', '}') {
+		return nil, 0, false
+	}
 	for {
-		quoted, old, ok := c.member()
+		quoted, value, ok := c.member()
 		if !ok {
-			return nil, false
+			return nil, 0, false
 		}
 		if stringIs(quoted, name) {
-			replaced := make([]byte, 0, len(obj)-len(old)+len(value))
-			replaced = append(replaced, obj[:c.pos-len(old)]...)
-			replaced = append(replaced, value...)
-			return append(replaced, obj[c.pos:]...), true
+			return value, c.pos, true
 		}
 	}
 }

@@ -37,10 +37,9 @@ func meant(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
 		return near
 	}
-	name = strings.ToLower(name)
 	found := ""
 	for _, k := range known {
-		if !shares(strings.ToLower(k), name) {
+		if !shares(strings.ToLower(k), strings.ToLower(name)) && !isFirstWord(k, name) {
 			continue
 		}
 		if found != "" {
@@ -63,6 +62,13 @@ func shares(known, name string) bool {
 		common++
 	}
 	return strings.Contains(known, name) || common >= telling && 2*common >= len(known)
+}
+
+// isFirstWord reports whether a name is all of the first word of a known one, as
+// "ttl" is of "ttlSeconds".
+func isFirstWord(known, name string) bool {
+	n := len(name)
+	return n > 1 && n < len(known) && strings.EqualFold(known[:n], name) && known[n] >= 'A' && known[n] <= 'Z'
 }
 
 // nearest is the known name that a name becomes by the fewest typing errors: at

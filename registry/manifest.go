@@ -115,6 +115,7 @@ func (c *checker) tools(doc object, limit int) []*Tool {
 		}
 		first[tool.Name] = i
 	}
+	c.statesNobodyMakes(at, tools)
 	return tools
 }
 

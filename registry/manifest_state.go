@@ -39,6 +39,9 @@ func (c *checker) state(meta object, tool *Tool) *StateRule {
 	if state.optional("field") == nil && state.optional("argument") == nil {
 		c.breach(state.at, `names neither "field" (the tool makes or changes a state) nor "argument" (it takes one); declare at least one of them`)
 	}
+	if ttl := state.optional("ttlSeconds"); ttl != nil && state.optional("field") == nil {
+		c.advise(state.at.member("ttlSeconds"), `has no effect: without "field" the tool only reads, and reading does not prolong a state`)
+	}
 	c.stateArgument(state.at.member("argument"), tool.InputSchema, rule.Argument)
 	c.stateField(state.at.member("field"), tool.OutputSchema, rule.Field)
 	c.unknown(state, "mode", "ttlSeconds", "field", "argument")
@@ -85,10 +88,8 @@ func (c *checker) stateArgument(at *place, input []byte, name string) {
 	} else if value, _ := jsonwire.Get(declared, "type"); !isText(value, "string") {
 		c.breach(at, `names %s, which is a handle to agents; its property in inputSchema must say "type":"string", whatever the state is`, quoted(name))
 	}
-	for _, m := range members {
-		if m.Name != name && jsonwire.SameFolded(m.Name, name) {
-			c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(m.Name))
-		}
+	for _, other := range jsonwire.Lookalikes(members, name) {
+		c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(other))
 	}
 	if _, inHeader := jsonwire.Get(declared, headerKeyword); inHeader {
 		c.advise(at, "names %s, which has an x-mcp-header: handles will stand in the logs of proxies, and whoever has one can use it", quoted(name))
@@ -106,7 +107,12 @@ func (c *checker) stateField(at *place, output []byte, name string) {
 		return
 	}
 	properties, _ := jsonwire.Get(output, "properties")
-	declared, _ := jsonwire.Get(properties, name)
+	declared, isDeclared := jsonwire.Get(properties, name)
+	additional, _ := jsonwire.Get(output, "additionalProperties")
+	patterns, _ := jsonwire.Get(output, "patternProperties")
+	if members, _ := jsonwire.Object(patterns); !isDeclared && string(additional) == "false" && len(members) == 0 {
+		c.advise(at, `names %s, which outputSchema does not declare while its additionalProperties is false: no result will be valid; write %s:{"type":"string"} into its properties`, quoted(name), quoted(name))
+	}
 	kind, typed := jsonwire.Get(declared, "type")
 	if !typed || isText(kind, "string") {
 		return
@@ -118,6 +124,27 @@ func (c *checker) stateField(at *place, output []byte, name string) {
 		}
 	}
 	c.advise(at, `names %s, which outputSchema does not let be a string: agents get the handle in its place, and no result will be valid; write "type":"string" there`, quoted(name))
+}
+
+// statesNobodyMakes advises about tools that take handles of a mode that no tool of
+// the manifest makes: handles are bound to the Tool Service, so none will be good.
+// Breaches are told first: they may be why nobody does.
+func (c *checker) statesNobodyMakes(tools *place, all []*Tool) {
+	if c.breaches > 0 {
+		return
+	}
+	makes := map[StateMode]bool{}
+	for _, t := range all {
+		if t.State != nil && t.State.Field != "" {
+			makes[t.State.Mode] = true
+		}
+	}
+	for i, t := range all {
+		if t.State != nil && t.State.Argument != "" && !makes[t.State.Mode] {
+			c.advise(tools.element(i).member("_meta").member("state").member("argument"),
+				`takes a handle of mode %s, but no tool of this manifest makes one (with "field"); handles of other services are not valid here`, quoted(string(t.State.Mode)))
+		}
+	}
 }
 
 func isText(value []byte, want string) bool {

@@ -82,7 +82,16 @@ func TestLintState(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", stateText(state, handleProperty), nil},
-		{"unknown members", stateText(`{"mode":"signed","field":"f","ttl":5,"Argument":"a"}`, `{}`), []string{`/ttl: no such member is known`, `/Argument: the name is "argument"`}},
+		{"unknown members", stateText(`{"mode":"signed","field":"f","ttl":5,"Argument":"a"}`, `{}`), []string{`/ttl: did you mean "ttlSeconds"?`, `/Argument: the name is "argument"`}},
+		{"a ttl in another unit", stateText(`{"mode":"signed","field":"f","ttlSecond":5,"ttlMillis":5}`, `{}`), []string{`/ttlSecond: did you mean "ttlSeconds"?`, `/ttlMillis: no such member`}},
+		{"a ttl of a tool that changes", stateText(`{"mode":"signed","field":"handle","argument":"handle","ttlSeconds":60}`, handleProperty), nil},
+		{"a ttl of a tool that reads", stateText(`{"mode":"signed","argument":"handle","ttlSeconds":60}`, handleProperty),
+			[]string{"/ttlSeconds: has no effect", "/argument: no tool of this manifest makes one"}},
+		{"a closed output without the field", output(`{"type":"object","properties":{"count":{}},"additionalProperties":false}`),
+			[]string{`/field: no result will be valid; write "handle":{"type":"string"} into its properties`}},
+		{"a closed output without properties", output(`{"additionalProperties":false}`), []string{"/field: does not declare while its additionalProperties is false"}},
+		{"a closed output with the field", output(`{"properties":{"handle":{"type":"string"}},"additionalProperties":false}`), nil},
+		{"a closed output with patterns", output(`{"patternProperties":{"^h":{}},"additionalProperties":false}`), nil},
 		{"an output without the field", output(`{"type":"object","properties":{"count":{"type":"integer"}}}`), nil},
 		{"an output with a handle", output(`{"properties":{"handle":{"type":"string"}}}`), nil},
 		{"an output with a handle or null", output(`{"properties":{"handle":{"type":["null","string"]}}}`), nil},
@@ -103,6 +112,35 @@ func TestLintState(t *testing.T) {
 				t.Errorf("a gateway must accept it without a word, but says\n%s", lines(logged))
 			}
 		})
+	}
+}
+
+// Handles are good for one service and one mode, so that some tool of the manifest
+// has to make them.
+func TestLintStatesNobodyMakes(t *testing.T) {
+	named := func(name, state string) string {
+		return strings.Replace(stateText(state, handleProperty), `"name":"`, `"name":"`+name, 1)
+	}
+	for _, test := range []struct {
+		what  string
+		tools []string
+		want  []string
+	}{
+		{"made and read", []string{`{"mode":"signed","argument":"handle"}`, `{"mode":"signed","field":"handle"}`}, nil},
+		{"read only", []string{`{"mode":"signed","argument":"handle"}`}, []string{"/tools/0/_meta/state/argument: no tool of this manifest makes one"}},
+		{"made in another mode", []string{`{"mode":"stored","field":"handle"}`, `{"mode":"signed","argument":"handle"}`, `{"mode":"stored","argument":"handle"}`},
+			[]string{`/tools/1/_meta/state/argument: mode "signed", but no tool`}},
+		{"made by the update of none", []string{`{"mode":"signed","field":"handle","argument":"handle"}`}, nil},
+	} {
+		var tools []string
+		for i, state := range test.tools {
+			tools = append(tools, named(string(rune('a'+i)), state))
+		}
+		text := []byte(manifestText(tools...))
+		expectFindings(t, registry.LintManifest(text, registry.ManifestRules{}), test.want...)
+		if m, logged := registry.ParseManifest(text, registry.ManifestRules{}); m == nil || len(logged) > 0 {
+			t.Errorf("%s: a gateway must accept it without a word, but says\n%s", test.what, lines(logged))
+		}
 	}
 }
 

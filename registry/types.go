@@ -103,7 +103,7 @@ type CostRule struct {
 	NodeCallsArgument string // multiplier taken from this array argument's length
 }
 
-// StateRule is a tool's declared state between calls (handles.md). A tool with a
+// StateRule is a tool's declared state between calls. A tool with a
 // Field alone creates a state, one with an Argument alone reads it, and one with
 // both updates it; neither is a breach.
 type StateRule struct {

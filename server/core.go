@@ -102,29 +102,28 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 
 	// Handle in: the state takes the place of the handle.
-	state, err := c.stateOf(in, tool)
+	state, err := c.stateOf(in, tool, record)
 	if err != nil {
 		return result, err
 	}
-	record.state = state
-	body, err := state.open(ctx, arguments)
+	body, refusal, err := state.in(ctx, arguments)
 	if err != nil {
-		return state.refused(err)
+		return result, err
+	}
+	if refusal != "" {
+		return upstream.ErrorResult(refusal), nil
 	}
 
-	release, ok := c.upstream.Acquire(tool.Service)
+	// Place of reserving the cost: nothing stands here yet.
+
+	answer, ok := c.forward(ctx, upstream.Call{
+		Tool: tool, Body: body, Header: in.header,
+		Traceparent: in.traceparent, Tracestate: in.tracestate,
+	})
 	if !ok {
 		record.refused = "busy"
 		return busy(tool), nil
 	}
-	defer release()
-
-	// Place of reserving the cost: nothing stands here yet.
-
-	answer := c.upstream.Forward(ctx, upstream.Call{
-		Tool: tool, Body: body, Header: in.header,
-		Traceparent: in.traceparent, Tracestate: in.tracestate,
-	})
 	record.answer = answer
 
 	// Place of settling the cost: nothing stands here yet.
@@ -133,12 +132,28 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		c.routes.RecheckService(in.route, tool.Service)
 	}
 
-	// The result. Handle out: a handle takes the place of the new state.
-	result = upstream.Map(in.route, tool, answer, !in.modern, state.sealer(ctx))
-	if err := state.left(); err != nil {
-		return upstream.Result{}, err
+	// Handle out: the new state is kept, and the handle takes its place.
+	reading := upstream.Read(in.route, tool, answer, !in.modern)
+	kept, refusal, err := state.out(ctx, &reading)
+	if err != nil {
+		return result, err
 	}
-	return result, nil
+	if refusal != "" {
+		return reading.NotKept(refusal), nil
+	}
+	return reading.Result(kept), nil
+}
+
+// forward calls a Tool Service in one of its in-flight places; there is no answer
+// when all are taken. The place is free again when the answer is there: what comes
+// after it, as a store that is slow, is not the service's doing.
+func (c *core) forward(ctx context.Context, call upstream.Call) (answer *upstream.Answer, ok bool) {
+	release, ok := c.upstream.Acquire(call.Tool.Service)
+	if !ok {
+		return nil, false
+	}
+	defer release()
+	return c.upstream.Forward(ctx, call), true
 }
 
 // checkArguments bounds the arguments and gives absent ones their meaning.
@@ -164,10 +179,8 @@ func checkArguments(raw []byte, tool *registry.RoutedTool) ([]byte, error) {
 // pass for a state.
 func checkSpelling(arguments []byte, name string) error {
 	members, _ := jsonwire.Object(arguments)
-	for _, member := range members {
-		if member.Name != name && jsonwire.SameFolded(member.Name, name) {
-			return fail(badParams, "arguments: %s must be spelled exactly so, not %s", name, clip(member.Name))
-		}
+	if others := jsonwire.Lookalikes(members, name); others != nil {
+		return fail(badParams, "arguments: %s must be spelled exactly so, not %s", name, clip(others[0]))
 	}
 	return nil
 }
@@ -202,9 +215,12 @@ type callRecord struct {
 	listed  bool                 // the route had a list
 	tool    *registry.RoutedTool // nil when it is not known; a caller's own text is not logged
 	answer  *upstream.Answer     // nil when nothing was forwarded
-	state   *callState           // nil when the tool keeps none, or it did not come to that
-	refused string               // why the model was told to try again, when it was
+	refused string               // why the model did not get what the Tool Service answered
 	outcome string
+
+	// What was done with the handle that came in, and for the one that went out.
+	handleIn, handleOut HandleEvent
+
 	isError bool // the result says so
 	span    *span
 }
@@ -218,8 +234,6 @@ func (r *callRecord) ended(result upstream.Result, err error) string {
 		return asFailure(err).reason()
 	case r.refused != "":
 		return r.refused
-	case r.state != nil && r.state.outcome != "":
-		return r.state.outcome
 	case r.answer.Failure != nil:
 		return string(r.answer.Failure.Kind)
 	case result.IsError:

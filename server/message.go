@@ -193,10 +193,10 @@ func unique(object string, members []jsonwire.Member, names ...string) error {
 				return fail(invalidRequest, "member %q is there twice", clip(m.Name))
 			}
 		}
-		for _, name := range names {
-			if m.Name != name && strings.EqualFold(m.Name, name) {
-				return fail(invalidRequest, "member %q must be written %q", clip(m.Name), name)
-			}
+	}
+	for _, name := range names {
+		if others := jsonwire.Lookalikes(members, name); others != nil {
+			return fail(invalidRequest, "member %q must be written %q", clip(others[0]), name)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ type CallEvent struct {
 type HandleEvent struct {
 	Mode      registry.StateMode
 	Operation string // "create", "open", "update"
-	Outcome   string // "ok", or a handle.Kind
+	Outcome   string // "ok", a handle.Kind, or of an update "unchanged": the result had no new state
 }
 
 // HandleEvents lists every event there can be but the zero value.
@@ -65,7 +65,7 @@ func HandleEvents() (events []HandleEvent) {
 	for _, of := range []struct {
 		mode      registry.StateMode
 		operation string
-		outcomes  []handle.Kind // besides "ok"
+		failures  []handle.Kind
 	}{
 		{registry.SignedState, createHandle, []handle.Kind{handle.TooLarge}},
 		{registry.SignedState, openHandle, []handle.Kind{handle.Expired, handle.Malformed, handle.UnknownKey, handle.Forged}},
@@ -74,8 +74,12 @@ func HandleEvents() (events []HandleEvent) {
 		{registry.StoredState, openHandle, []handle.Kind{handle.Expired, handle.Malformed, handle.Unknown, handle.Elsewhere, handle.Unavailable}},
 		{registry.StoredState, updateHandle, []handle.Kind{handle.TooLarge, handle.Changed, handle.Unavailable}},
 	} {
-		for _, outcome := range append(of.outcomes, "ok") {
-			events = append(events, HandleEvent{of.mode, of.operation, string(outcome)})
+		events = append(events, HandleEvent{of.mode, of.operation, "ok"})
+		if of.operation == updateHandle {
+			events = append(events, HandleEvent{of.mode, of.operation, unchangedState})
+		}
+		for _, kind := range of.failures {
+			events = append(events, HandleEvent{of.mode, of.operation, string(kind)})
 		}
 	}
 	return events
@@ -83,7 +87,7 @@ func HandleEvents() (events []HandleEvent) {
 
 // event is what an observer hears of the call.
 func (r *callRecord) event(total time.Duration) CallEvent {
-	e := CallEvent{Outcome: r.outcome, Total: total}
+	e := CallEvent{Outcome: r.outcome, Total: total, HandleIn: r.handleIn, HandleOut: r.handleOut}
 	if r.listed {
 		e.Route = r.route
 	}
@@ -93,9 +97,6 @@ func (r *callRecord) event(total time.Duration) CallEvent {
 	if a := r.answer; a != nil {
 		e.Forwarded, e.Upstream = true, a.Elapsed
 		e.CostMissing = a.Status >= 200 && a.Status < 300 && !a.CostDeclared
-	}
-	if r.state != nil {
-		e.HandleIn, e.HandleOut = r.state.in, r.state.out
 	}
 	return e
 }

@@ -2,12 +2,16 @@ package server
 
 import (
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tollgate/server/handle"
 	"tollgate/server/upstream"
 )
 
@@ -112,5 +116,43 @@ func TestWhatNeverBecomesACallIsRefused(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"route_not_found", "parse_error"}, log.refused); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+}
+
+// TestHandleEventsAreWhatKeepersDo holds the list of events against the errors that
+// the comments of handle.Keeper name for each operation.
+func TestHandleEventsAreWhatKeepersDo(t *testing.T) {
+	const notValidHere = "not valid here" // all kinds that the agent cannot tell apart
+	kinds := map[string]string{}          // by the name of the constant
+	documented := map[string][]string{}   // kinds by operation
+	source := readFile(t, "handle/handle.go")
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+) +Kind = "(\w+)"`).FindAllSubmatch(source, -1) {
+		kinds[string(m[1])] = string(m[2])
+	}
+	methods := regexp.MustCompile(`((?:\t//.*\n)+)\t(Create|Open|Update)\(`).FindAllSubmatch(source, -1)
+	for _, m := range methods {
+		_, errs, _ := strings.Cut(strings.Join(strings.Fields(strings.ReplaceAll(string(m[1]), "//", "")), " "), "Errors are ")
+		operation := strings.ToLower(string(m[2]))
+		for name, kind := range kinds {
+			listed := regexp.MustCompile(`\b` + name + `\b`).MatchString(errs)
+			alike := strings.Contains(errs, notValidHere) && outcomeOf(handle.Kind(kind)) == "handle_not_valid"
+			if listed || alike {
+				documented[operation] = append(documented[operation], kind)
+			}
+		}
+		slices.Sort(documented[operation])
+	}
+	events := map[string][]string{}
+	for _, e := range HandleEvents() {
+		if e.Outcome != "ok" && e.Outcome != unchangedState && !slices.Contains(events[e.Operation], e.Outcome) {
+			events[e.Operation] = append(events[e.Operation], e.Outcome)
+			slices.Sort(events[e.Operation])
+		}
+	}
+	if len(methods) != 3 || len(kinds) < 9 {
+		t.Fatalf("found %d methods and %d kinds", len(methods), len(kinds))
+	}
+	if diff := cmp.Diff(documented, events); diff != "" {
+		t.Errorf("outcomes besides ok and unchanged (-documented +listed):\n%s", diff)
 	}
 }

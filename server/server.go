@@ -50,8 +50,8 @@ const (
 	CachePrivate = "private" // right as soon as callers may see different routes
 )
 
-// Options are what a Server is made of. All fields but the last five are
-// required.
+// Options are what a Server is made of. Every field is required unless it says what
+// nil means.
 type Options struct {
 	Identity   string // the server's name in serverInfo
 	Routes     Routes

@@ -24,139 +24,134 @@ const (
 	updateHandle = "update"
 )
 
+// unchangedState is the outcome of an update that had no new state to keep.
+const unchangedState = "unchanged"
+
 // stateWarnings are the two faults of handles that an operator has to hear of.
 type stateWarnings struct {
 	unknownKey, unavailable everyMinute
 }
 
-// A callState is what becomes of the state between calls in one call of a tool that
-// keeps one (handles.md). All methods can be called on nil, for a tool without, and
-// do nothing then.
+// A callState is what becomes of the state between calls in one call. The zero value
+// is that of a tool that keeps none: nothing comes in and nothing goes out.
 type callState struct {
 	core    *core
 	tool    *registry.RoutedTool
+	rule    registry.StateRule
 	keeper  handle.Keeper
 	binding handle.Binding
+	record  *callRecord
 
-	opened  *handle.Opened // what the handle stood for; nil when none came in
-	in, out HandleEvent
-	outcome string // why the state is not to be had, or was not kept; "" when all is well
-	err     error  // of sealing, when the caller left
+	opened *handle.Opened // what the handle stood for; nil when none came in
 }
 
-// stateOf is the state of a call, nil for a tool that keeps none.
-func (c *core) stateOf(in *call, tool *registry.RoutedTool) (*callState, error) {
+// stateOf is the state of a call.
+func (c *core) stateOf(in *call, tool *registry.RoutedTool, record *callRecord) (callState, error) {
 	if tool.State == nil {
-		return nil, nil
+		return callState{}, nil
 	}
 	keeper := c.keepers[tool.State.Mode]
 	if keeper == nil {
-		return nil, fmt.Errorf("tool %s: state of mode %q is not served here", tool.Name, tool.State.Mode)
+		return callState{}, fmt.Errorf("tool %s: state of mode %q is not served here", tool.Name, tool.State.Mode)
 	}
-	return &callState{
-		core: c, tool: tool, keeper: keeper,
+	return callState{
+		core: c, tool: tool, rule: *tool.State, keeper: keeper, record: record,
 		binding: handle.Binding{Route: string(in.route), Service: string(tool.Service), Principal: in.principal},
 	}, nil
 }
 
-// open is handle in: it returns the arguments with the state in the place of the
-// handle. Everything else stays byte for byte.
-func (s *callState) open(ctx context.Context, arguments []byte) ([]byte, error) {
-	if s == nil || s.tool.State.Argument == "" {
-		return arguments, nil
+// in is handle in: it returns the arguments with the state in the place of the
+// handle. Everything else stays byte for byte. The refusal, if any, is what the agent
+// is told instead of calling the tool; the error is that the caller left.
+func (s *callState) in(ctx context.Context, arguments []byte) (body []byte, refusal string, err error) {
+	if s.rule.Argument == "" {
+		return arguments, "", nil
 	}
-	value, ok := jsonwire.Get(arguments, s.tool.State.Argument)
+	value, ok := jsonwire.Get(arguments, s.rule.Argument)
 	if !ok {
-		return arguments, nil // not required: an updating tool creates a state then
+		return arguments, "", nil // not required: an updating tool creates a state then
 	}
 	// What is no string is no handle either, whatever the tool's schema admits: what
 	// the agent wrote must never pass for a state.
 	text, _ := jsonwire.Text(value)
 	opened, err := s.keeper.Open(ctx, s.binding, text)
-	s.in = s.done(ctx, openHandle, err)
-	if err != nil {
-		return nil, err
+	failed, err := s.ended(ctx, &s.record.handleIn, openHandle, err)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case failed != nil:
+		return nil, fmt.Sprintf("The argument %q: %v. Nothing was called.", s.rule.Argument, failed), nil
 	}
 	s.opened = &opened
-	arguments, _ = jsonwire.Replace(arguments, s.tool.State.Argument, opened.State)
-	return arguments, nil
+	body, _ = jsonwire.Replace(arguments, s.rule.Argument, opened.State)
+	return body, "", nil
 }
 
-// refused is the answer to a call whose handle could not be opened. A caller that
-// left gets none.
-func (s *callState) refused(err error) (upstream.Result, error) {
-	if _, ok := errors.AsType[*handle.Error](err); !ok {
-		return upstream.Result{}, err
-	}
-	return upstream.ErrorResult(fmt.Sprintf("The argument %q: %v. Nothing was called.", s.tool.State.Argument, err)), nil
-}
-
-// sealer is handle out, for upstream.Map: nil when the tool's results have no state.
-func (s *callState) sealer(ctx context.Context) upstream.Seal {
-	if s == nil || s.tool.State.Field == "" {
-		return nil
-	}
-	return func(state []byte, unclear bool) (string, error) { return s.seal(ctx, state, unclear) }
-}
-
-// seal keeps the state of a result and returns its handle. A caller that left gets
-// nothing kept: it never saw the answer, and when it tries again it finds the state
-// that it knows.
-func (s *callState) seal(ctx context.Context, state []byte, unclear bool) (text string, err error) {
-	rule := s.tool.State
+// out is handle out: it keeps the state that a result has, and returns its handle;
+// none when there is nothing to keep. The refusal, if any, is what the agent is told
+// in the place of the result; the error is that the caller left.
+func (s *callState) out(ctx context.Context, reading *upstream.Reading) (text, refusal string, err error) {
+	state, found := reading.State()
 	switch {
-	case unclear:
-		s.outcome = "state_ambiguous"
-		return "", fmt.Errorf("its new state was not kept: its result does not have the JSON member %q exactly once, in that spelling", rule.Field)
-	case state == nil && s.opened != nil:
-		return "", nil // unchanged
-	case state == nil:
-		s.outcome = "state_missing"
-		return "", fmt.Errorf("its result does not have the JSON member %q, the new state", rule.Field)
+	case found == upstream.StateNotSought:
+		return "", "", nil
+	case found == upstream.StateAmbiguous:
+		s.record.refused = "state_ambiguous"
+		return "", fmt.Sprintf("The Tool Service did run, but its new state was not kept: its result does not have the JSON member %q exactly once, in that spelling.", s.rule.Field), nil
+	case found == upstream.StateMissing && s.opened == nil:
+		s.record.refused = "state_missing"
+		return "", fmt.Sprintf("The Tool Service did run, but its result does not have the JSON member %q, the new state.", s.rule.Field), nil
+	case found == upstream.StateMissing:
+		s.record.handleOut = HandleEvent{Mode: s.rule.Mode, Operation: updateHandle, Outcome: unchangedState}
+		s.core.log.LogAttrs(ctx, slog.LevelDebug, "an update left the state as it was", s.attrs(updateHandle)...)
+		return "", "", nil
 	}
-	if s.err = ctx.Err(); s.err != nil {
-		return "", s.err
+	return s.keep(ctx, state)
+}
+
+// keep keeps a new state. One of a caller that left is not: it never saw the answer,
+// and when it tries again it finds the state that it knows.
+func (s *callState) keep(ctx context.Context, state []byte) (text, refusal string, err error) {
+	if err := ctx.Err(); err != nil {
+		return "", "", err
 	}
 	operation := createHandle
 	if s.opened == nil {
-		text, err = s.keeper.Create(ctx, s.binding, rule.TTL, state)
+		text, err = s.keeper.Create(ctx, s.binding, s.rule.TTL, state)
 	} else {
 		operation = updateHandle
-		text, err = s.keeper.Update(ctx, *s.opened, rule.TTL, state)
+		text, err = s.keeper.Update(ctx, *s.opened, s.rule.TTL, state)
 	}
-	s.out = s.done(ctx, operation, err)
-	if err == nil {
-		return text, nil
+	failed, err := s.ended(ctx, &s.record.handleOut, operation, err)
+	switch {
+	case err != nil:
+		return "", "", err
+	case failed == nil:
+		return text, "", nil
+	case failed.Kind == handle.Unavailable && operation == updateHandle:
+		// Its answer may have been lost alone: an agent that only tries again would
+		// have its change made twice.
+		return "", "The Tool Service did run, but whether its new state was kept is not known: state store unavailable; read the state before you try again.", nil
 	}
-	if _, ok := errors.AsType[*handle.Error](err); !ok {
-		s.err = err
-	}
-	return "", fmt.Errorf("its new state was not kept: %w", err)
+	return "", fmt.Sprintf("The Tool Service did run, but its new state was not kept: %v.", failed), nil
 }
 
-// left is the error of a caller that left before its state was kept.
-func (s *callState) left() error {
-	if s == nil {
-		return nil
+// ended notes what became of an operation, in event and in the call's record, and
+// tells a failure of it from an error, which is the caller's leaving and nothing
+// about handles.
+func (s *callState) ended(ctx context.Context, event *HandleEvent, operation string, err error) (failed *handle.Error, left error) {
+	outcome := "ok"
+	if err != nil {
+		var ok bool
+		if failed, ok = errors.AsType[*handle.Error](err); !ok {
+			return nil, err
+		}
+		outcome = string(failed.Kind)
+		s.record.refused = outcomeOf(failed.Kind)
+		s.log(ctx, operation, failed)
 	}
-	return s.err
-}
-
-// done notes what became of an operation. Errors that are no handle.Error are the
-// caller's leaving, which is nothing about handles.
-func (s *callState) done(ctx context.Context, operation string, err error) HandleEvent {
-	event := HandleEvent{Mode: s.tool.State.Mode, Operation: operation, Outcome: "ok"}
-	if err == nil {
-		return event
-	}
-	failed, ok := errors.AsType[*handle.Error](err)
-	if !ok {
-		return HandleEvent{}
-	}
-	s.outcome = outcomeOf(failed.Kind)
-	event.Outcome = string(failed.Kind)
-	s.log(ctx, operation, failed)
-	return event
+	*event = HandleEvent{Mode: s.rule.Mode, Operation: operation, Outcome: outcome}
+	return failed, nil
 }
 
 // outcomeOf is a call's outcome for what is wrong with its handle or state. As to
@@ -179,14 +174,11 @@ func outcomeOf(kind handle.Kind) string {
 // and not the caller's. Neither the handle nor the key it names is told: both are
 // what the caller wrote.
 func (s *callState) log(ctx context.Context, operation string, failed *handle.Error) {
-	attrs := []slog.Attr{
-		slog.String("route", s.binding.Route), slog.String("tool", string(s.tool.Name)), slog.String("service", s.binding.Service),
-		slog.String("mode", string(s.tool.State.Mode)), slog.String("operation", operation), slog.String("kind", string(failed.Kind)),
-	}
+	attrs := append(s.attrs(operation), slog.String("kind", string(failed.Kind)))
 	switch failed.Kind {
 	case handle.UnknownKey:
 		if calls, due := s.core.warnings.unknownKey.due(); due {
-			s.core.log.LogAttrs(ctx, slog.LevelWarn, "a handle was signed with a key that is not here: replicas may have different keys", append(attrs, slog.Int("calls", calls))...)
+			s.core.log.LogAttrs(ctx, slog.LevelWarn, "a handle names a key that is not here: replicas may have different keys", append(attrs, slog.Int("calls", calls))...)
 			return
 		}
 	case handle.Unavailable:
@@ -199,6 +191,14 @@ func (s *callState) log(ctx context.Context, operation string, failed *handle.Er
 		}
 	}
 	s.core.log.LogAttrs(ctx, slog.LevelDebug, "handle refused, or state not kept", attrs...)
+}
+
+// attrs say which operation of which tool a line of the log is about.
+func (s *callState) attrs(operation string) []slog.Attr {
+	return []slog.Attr{
+		slog.String("route", s.binding.Route), slog.String("tool", string(s.tool.Name)), slog.String("service", s.binding.Service),
+		slog.String("mode", string(s.rule.Mode)), slog.String("operation", operation),
+	}
 }
 
 // An everyMinute lets one thing through at most once a minute. The zero value is

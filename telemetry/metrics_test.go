@@ -153,7 +153,7 @@ func TestHandlesAreCounted(t *testing.T) {
 			t.Errorf("no series %s before the first failure", first)
 		}
 	}
-	if len(all) != 22 {
+	if len(all) != 24 {
 		t.Errorf("%d series; each operation has those of its own outcomes only", len(all))
 	}
 }

@@ -278,7 +278,7 @@ func BenchmarkMap(b *testing.B) {
 	answer := &Answer{Status: 200, ContentType: "application/json", Body: []byte(`{"id": 1, "text": "` + strings.Repeat("x", 300) + `"}`)}
 	b.ReportAllocs()
 	for b.Loop() {
-		if Map("claims", tool, answer, false, nil).IsError {
+		if mapped(tool, answer, false).IsError {
 			b.Fatal("error")
 		}
 	}

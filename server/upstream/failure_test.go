@@ -134,7 +134,7 @@ func TestFailures(t *testing.T) {
 			if !strings.Contains(answer.Failure.Text, tt.text) {
 				t.Errorf("text %q, want %q in it", answer.Failure.Text, tt.text)
 			}
-			result := Map("claims", tool, answer, false, nil)
+			result := mapped(tool, answer, false)
 			wantError(t, result, "("+string(tt.kind))
 			checkDiscretion(t, url, string(result.Content))
 		})
@@ -202,7 +202,7 @@ func TestTheDeadlineCoversTheWholeCall(t *testing.T) {
 				if answer.Elapsed < tool.Deadline {
 					t.Errorf("gave up after %v of %v", answer.Elapsed, tool.Deadline)
 				}
-				wantError(t, Map("claims", tool, answer, false, nil), "timeout", "50 ms")
+				wantError(t, mapped(tool, answer, false), "timeout", "50 ms")
 				if n := requests.Load(); n != 1 {
 					t.Errorf("sent %d times, want once", n)
 				}
@@ -274,7 +274,7 @@ func TestAHeaderValueThatCannotBeSent(t *testing.T) {
 	if answer.Failure == nil || answer.Failure.Kind != Unsendable {
 		t.Fatalf("failure %+v, want unsendable", answer.Failure)
 	}
-	if text := string(Map("claims", tool, answer, false, nil).Content); strings.Contains(text, "secret") {
+	if text := string(mapped(tool, answer, false).Content); strings.Contains(text, "secret") {
 		t.Errorf("%q shows a header value", text)
 	}
 }

@@ -244,7 +244,7 @@ func TestEventStreamIsNotWaitedFor(t *testing.T) {
 	if answer.Failure != nil || answer.Body != nil {
 		t.Errorf("answer %+v", answer)
 	}
-	wantError(t, Map("claims", tool, answer, false, nil), "event stream")
+	wantError(t, mapped(tool, answer, false), "event stream")
 }
 
 func TestConnectionsAreKept(t *testing.T) {

@@ -26,7 +26,7 @@ func FuzzMap(f *testing.F) {
 		if withSchema {
 			tool = structured
 		}
-		result := Map("claims", tool, &Answer{Status: status, ContentType: contentType, Body: body, RetryAfter: contentType}, legacy, nil)
+		result := mapped(tool, &Answer{Status: status, ContentType: contentType, Body: body, RetryAfter: contentType}, legacy)
 		items := content(t, result)
 		for _, member := range result.Meta {
 			if !json.Valid(member.Value) {

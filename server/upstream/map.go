@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"tollgate/jsonwire"
-	"tollgate/registry"
 	"tollgate/registry/schema"
 )
 
@@ -37,123 +36,65 @@ func ErrorResult(text string) Result {
 	return Result{Content: append(content, "}]"...), IsError: true}
 }
 
-const (
-	callToolResult = "application/vnd.mcp.call-tool-result+json"
-	inputRequired  = "application/vnd.mcp.input-required+json"
-
-	maxAnswerDepth = 1000     // nesting of a JSON answer
-	maxErrorText   = 64 << 10 // bytes of text an answer of 4xx or 5xx may become
-)
-
-// answerLimits bound a JSON answer. Members named twice and invalid bytes in
-// strings do not make it unreadable.
-var answerLimits = jsonwire.Limits{Depth: maxAnswerDepth, Duplicates: true, InvalidUTF8: true}
-
-// Map turns a Tool Service's answer into the tool result the agent gets: the
-// table of calls.md §3 and, for answers that are a tool result already, §6. It
-// is total, and pure but for seal: whatever the answer, the result is valid.
-//
-// legacy is for callers with a protocol version up to 2025-11-25, who may get
-// structuredContent only when it is an object.
-//
-// seal is nil for a tool whose results have no state, else the tool has a StateRule
-// with a Field (handles.md). It is called once for every successful answer, and
-// never for a failed one, which passes as it is. The state is in no result.
-func Map(route registry.RouteKey, tool *registry.RoutedTool, answer *Answer, legacy bool, seal Seal) Result {
-	m := mapping{route: route, tool: tool, answer: answer, legacy: legacy, seal: seal}
-	m.media, m.charset = mediaType(answer.ContentType)
-	result := m.result()
-	if seal != nil && !m.read && answer.Failure == nil && isSuccess(answer.Status) {
-		result = m.unread(result)
+// Result is the tool result the agent gets. The handle takes the place of the state;
+// it is "" when nothing was kept, because there was no state to be kept. The result
+// has no state in it, and is valid, whatever the answer was.
+func (r *Reading) Result(handle string) Result {
+	if handle != "" {
+		r.putHandle(handle)
+		r.kept = true
 	}
-	result.Meta = append(result.Meta, m.upstreamMeta())
+	result := r.result()
+	result.Meta = append(result.Meta, r.upstreamMeta())
 	return result
 }
 
-// mapping is one answer on its way to a result.
-type mapping struct {
-	route          registry.RouteKey
-	tool           *registry.RoutedTool
-	answer         *Answer
-	legacy         bool
-	media, charset string
-
-	seal Seal
-	read bool // the answer was read as JSON, so that a state in it was found
+// NotKept is a failed tool, in the place of the result: text says why its state was
+// not kept. The answer is shown if it has no state in it.
+func (r *Reading) NotKept(text string) Result {
+	result := r.fail(text)
+	if r.finding == StateMissing && r.form == jsonForm {
+		result = r.failWith([]byte(text+" "), jsonwire.AppendCompact(nil, r.text))
+	}
+	result.Meta = append(result.Meta, r.upstreamMeta())
+	return result
 }
 
-// result is the table, top to bottom: the first row that fits wins.
-func (m *mapping) result() Result {
-	status := m.answer.Status
-	switch {
-	case m.answer.Failure != nil:
-		f := m.answer.Failure
-		return m.fail("Tool call failed (" + string(f.Kind) + m.statusNote() + "): " + f.Text)
-	case m.media == callToolResult:
-		return m.rich()
-	case isSuccess(status) && m.media == eventStream:
-		return m.fail("The Tool Service answered with an event stream (text/event-stream), which this gateway does not read")
-	case isSuccess(status) && m.media == inputRequired:
-		return m.fail("The Tool Service asked for further input (" + inputRequired + "), which this gateway does not pass on")
-	case 300 <= status && status < 400:
-		return m.fail("HTTP " + strconv.Itoa(status) + ": the Tool Service answered with a redirect, and redirects are not followed")
+func (r *Reading) result() Result {
+	switch r.form {
+	case richForm:
+		return r.rich()
+	case jsonForm:
+		return r.json(r.text)
+	case textForm:
+		return r.plain(r.text)
+	case emptyForm:
+		return r.empty()
+	case binaryForm:
+		return r.binary()
+	case pageForm:
+		return r.page(r.text)
+	case errorForm:
+		return r.httpError(r.text)
 	}
-	text := toUTF8(m.answer.Body, m.charset)
-	empty := len(bytes.TrimSpace(text)) == 0
-	switch {
-	case !empty && (isHTML(m.media) || looksLikeHTML(text)):
-		return m.page(text)
-	case !isSuccess(status):
-		return m.httpError(text, empty)
-	case empty:
-		return m.empty()
-	case isJSON(m.media):
-		return m.json(text)
-	case m.media == "":
-		return m.unannounced(text)
-	case isText(m.media):
-		return m.text(text)
-	}
-	return m.binary(m.media)
-}
-
-// unannounced maps an answer without a readable Content-Type by what it is:
-// JSON when it is valid JSON, text when it is UTF-8, else bytes.
-func (m *mapping) unannounced(text []byte) Result {
-	if jsonwire.Check(text, answerLimits) == nil {
-		return m.json(text)
-	}
-	if utf8.Valid(m.answer.Body) {
-		return m.text(text)
-	}
-	return m.binary("application/octet-stream")
+	return r.fail(r.fault)
 }
 
 // json maps a 2xx JSON answer.
-func (m *mapping) json(text []byte) Result {
-	m.read = true
-	if err := jsonwire.Check(text, answerLimits); err != nil {
-		return m.fail("The Tool Service answered with invalid JSON: " + m.faultOf(err))
-	}
-	if m.seal != nil {
-		var err error
-		if text, err = m.sealed(text); err != nil {
-			return m.unsealed(err, text)
-		}
-	}
+func (r *Reading) json(text []byte) Result {
 	compact := jsonwire.AppendCompact(make([]byte, 0, len(text)), text)
 	shown := compact
 	if kind := jsonwire.KindOf(compact); kind != jsonwire.KindObject && kind != jsonwire.KindArray {
 		shown = scalarText(text, compact)
 	}
-	if m.tool.Output == nil {
-		return m.success(shown)
+	if r.tool.Output == nil {
+		return r.success(shown)
 	}
-	if breaches := m.tool.Output.Validate(compact); len(breaches) > 0 {
-		return m.mismatch(breaches, shown)
+	if breaches := r.tool.Output.Validate(compact); len(breaches) > 0 {
+		return r.mismatch(breaches, shown)
 	}
-	result := m.success(shown)
-	result.Structured = m.structured(compact)
+	result := r.success(shown)
+	result.Structured = r.structured(compact)
 	return result
 }
 
@@ -169,47 +110,53 @@ func scalarText(text, compact []byte) []byte {
 
 // structured is a value as structuredContent, nil where the caller's protocol
 // has no place for it.
-func (m *mapping) structured(value []byte) json.RawMessage {
-	if m.legacy && jsonwire.KindOf(value) != jsonwire.KindObject {
+func (r *Reading) structured(value []byte) json.RawMessage {
+	if r.legacy && jsonwire.KindOf(value) != jsonwire.KindObject {
 		return nil
 	}
 	return value
 }
 
-func (m *mapping) mismatch(breaches []schema.Breach, answer []byte) Result {
+func (r *Reading) mismatch(breaches []schema.Breach, answer []byte) Result {
 	text := []byte("The Tool Service's answer does not match the tool's outputSchema:\n")
+	if r.kept {
+		text = []byte("The Tool Service's answer does not match the tool's outputSchema (its new state was kept):\n")
+	}
 	for _, breach := range breaches {
 		text = append(text, "- "+breach.String()+"\n"...)
 	}
-	return m.failWith(text, answer)
+	return r.failWith(text, answer)
 }
 
 // failWith is a failed tool whose text ends with the answer.
-func (m *mapping) failWith(text, answer []byte) Result {
+func (r *Reading) failWith(text, answer []byte) Result {
 	text = append(slices.Grow(text, len(answer)+32), "The answer was:\n"...)
-	return Result{Content: m.textContent(append(text, answer...)), IsError: true}
+	return Result{Content: r.textContent(append(text, answer...)), IsError: true}
 }
 
-// text maps a 2xx text answer.
-func (m *mapping) text(text []byte) Result {
-	if m.tool.Output != nil {
-		return m.failWith([]byte("The Tool Service answered with text where the tool's outputSchema wants JSON. "), text)
+// plain maps a 2xx text answer.
+func (r *Reading) plain(text []byte) Result {
+	if r.tool.Output != nil {
+		return r.failWith([]byte("The Tool Service answered with text where the tool's outputSchema wants JSON. "), text)
 	}
-	return m.success(text)
+	return r.success(text)
 }
 
-func (m *mapping) empty() Result {
-	if m.tool.Output != nil {
-		return m.fail("The Tool Service's answer is empty, where the tool's outputSchema wants JSON")
+func (r *Reading) empty() Result {
+	if r.tool.Output != nil {
+		return r.fail("The Tool Service's answer is empty, where the tool's outputSchema wants JSON")
 	}
-	return m.success(nil)
+	return r.success(nil)
 }
 
 // binary maps 2xx bytes: pictures and sound as such, the rest as a resource.
-func (m *mapping) binary(media string) Result {
-	body := m.answer.Body
-	if m.tool.Output != nil {
-		return m.fail("The Tool Service answered with " + sizeOf(media, body) + " where the tool's outputSchema wants JSON")
+func (r *Reading) binary() Result {
+	body, media := r.answer.Body, r.media
+	if media == "" {
+		media = "application/octet-stream"
+	}
+	if r.tool.Output != nil {
+		return r.fail("The Tool Service answered with " + sizeOf(media, body) + " where the tool's outputSchema wants JSON")
 	}
 	kind, _, _ := strings.Cut(media, "/")
 	content := make([]byte, 0, base64.StdEncoding.EncodedLen(len(body))+512)
@@ -220,51 +167,51 @@ func (m *mapping) binary(media string) Result {
 		content = jsonwire.AppendString(content, media)
 	} else {
 		content = append(content, `[{"type":"resource","resource":{"uri":`...)
-		content = jsonwire.AppendString(content, m.resourceURI())
+		content = jsonwire.AppendString(content, r.resourceURI())
 		content = append(content, `,"mimeType":`...)
 		content = jsonwire.AppendString(content, media)
 		content = append(content, `,"blob":"`...)
 		content = base64.StdEncoding.AppendEncode(content, body)
 		content = append(content, `"}`...)
 	}
-	return Result{Content: m.closeContent(content)}
+	return Result{Content: r.closeContent(content)}
 }
 
-func (m *mapping) resourceURI() string {
-	u := url.URL{Scheme: "tollgate", Host: string(m.route), Path: "/" + string(m.tool.Name)}
+func (r *Reading) resourceURI() string {
+	u := url.URL{Scheme: "tollgate", Host: string(r.route), Path: "/" + string(r.tool.Name)}
 	return u.String()
 }
 
 // page maps an HTML page, which is nearly always a proxy's.
-func (m *mapping) page(text []byte) Result {
-	announced := m.media
+func (r *Reading) page(text []byte) Result {
+	announced := r.media
 	if announced == "" {
 		announced = "no Content-Type"
 	}
-	message := "HTTP " + strconv.Itoa(m.answer.Status) + m.retryNote() + ": the Tool Service answered with an HTML page (" + announced +
+	message := "HTTP " + strconv.Itoa(r.answer.Status) + r.retryNote() + ": the Tool Service answered with an HTML page (" + announced +
 		"), most likely a page of a proxy in front of it"
 	if prefix := plainPrefix(text); prefix != "" {
 		message += ". It begins: " + prefix
 	}
-	return m.fail(message)
+	return r.fail(message)
 }
 
 // httpError maps a status that is neither 2xx nor 3xx.
-func (m *mapping) httpError(text []byte, empty bool) Result {
-	head := "HTTP " + strconv.Itoa(m.answer.Status) + m.retryNote()
-	if empty {
-		return m.fail(head)
+func (r *Reading) httpError(text []byte) Result {
+	head := "HTTP " + strconv.Itoa(r.answer.Status) + r.retryNote()
+	if isBlankText(text) {
+		return r.fail(head)
 	}
-	isJSONText := (isJSON(m.media) || m.media == "") && jsonwire.Check(text, answerLimits) == nil
+	isJSONText := (isJSON(r.media) || r.media == "") && jsonwire.Check(text, answerLimits) == nil
 	switch {
 	case isJSONText:
 		text = jsonwire.AppendCompact(make([]byte, 0, len(text)), text)
-	case isJSON(m.media), isText(m.media), m.media == "" && utf8.Valid(text):
+	case isJSON(r.media), isText(r.media), r.media == "" && utf8.Valid(text):
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	default:
-		return m.fail(head + " with " + sizeOf(m.media, m.answer.Body))
+		return r.fail(head + " with " + sizeOf(r.media, r.answer.Body))
 	}
-	return m.fail(head + "\n" + cut(text, maxErrorText-len(head)-1))
+	return r.fail(head + "\n" + cut(text, maxErrorText-len(head)-1))
 }
 
 // cut shortens text to at most bound bytes, its mark included.
@@ -276,17 +223,17 @@ func cut(text []byte, bound int) string {
 	return jsonwire.Cut(string(text[:bound]), bound-len(mark)) + mark
 }
 
-func (m *mapping) statusNote() string {
-	if m.answer.Status == 0 {
+func (r *Reading) statusNote() string {
+	if r.answer.Status == 0 {
 		return ""
 	}
-	return ", HTTP " + strconv.Itoa(m.answer.Status) + m.retryNote()
+	return ", HTTP " + strconv.Itoa(r.answer.Status) + r.retryNote()
 }
 
 // retryNote tells when the service wants to be asked again, if it says so in a
 // form HTTP knows.
-func (m *mapping) retryNote() string {
-	value := strings.TrimSpace(m.answer.RetryAfter)
+func (r *Reading) retryNote() string {
+	value := strings.TrimSpace(r.answer.RetryAfter)
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
 		return ", Retry-After: " + strconv.FormatUint(seconds, 10) + " s"
 	}
@@ -304,39 +251,39 @@ func sizeOf(media string, body []byte) string {
 }
 
 // fail is a failed tool with one text item.
-func (m *mapping) fail(text string) Result {
-	return Result{Content: m.textContent([]byte(text)), IsError: true}
+func (r *Reading) fail(text string) Result {
+	return Result{Content: r.textContent([]byte(text)), IsError: true}
 }
 
 // success is a tool that answered with text.
-func (m *mapping) success(text []byte) Result { return Result{Content: m.textContent(text)} }
+func (r *Reading) success(text []byte) Result { return Result{Content: r.textContent(text)} }
 
 // textContent is content of one text item. A text may have megabytes: it is
 // copied into the content and nowhere else.
-func (m *mapping) textContent(text []byte) json.RawMessage {
+func (r *Reading) textContent(text []byte) json.RawMessage {
 	content := make([]byte, 0, len(text)+len(text)/8+64)
 	content = append(content, `[{"type":"text","text":`...)
 	content = jsonwire.AppendString(content, text)
-	return m.closeContent(content)
+	return r.closeContent(content)
 }
 
 // closeContent ends content of one item with the time the service took.
-func (m *mapping) closeContent(content []byte) json.RawMessage {
+func (r *Reading) closeContent(content []byte) json.RawMessage {
 	content = append(content, `,"_meta":{"searchTime":`...)
-	content = strconv.AppendInt(content, m.answer.Elapsed.Milliseconds(), 10)
+	content = strconv.AppendInt(content, r.answer.Elapsed.Milliseconds(), 10)
 	return append(content, `}}]`...)
 }
 
 // upstreamMeta says which service answered and with what HTTP status; no status
 // when none came.
-func (m *mapping) upstreamMeta() jsonwire.Member {
+func (r *Reading) upstreamMeta() jsonwire.Member {
 	value := append(make([]byte, 0, 64), '{')
-	if m.answer.Status != 0 {
+	if r.answer.Status != 0 {
 		value = append(value, `"status":`...)
-		value = strconv.AppendInt(value, int64(m.answer.Status), 10)
+		value = strconv.AppendInt(value, int64(r.answer.Status), 10)
 		value = append(value, ',')
 	}
 	value = append(value, `"service":`...)
-	value = jsonwire.AppendString(value, string(m.tool.Service))
+	value = jsonwire.AppendString(value, string(r.tool.Service))
 	return jsonwire.Member{Name: "tollgate/upstream", Value: append(value, '}')}
 }

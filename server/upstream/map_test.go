@@ -77,7 +77,13 @@ func answered(contentType, body string) *Answer {
 	return &Answer{Status: 200, ContentType: contentType, Body: []byte(body), Elapsed: 12*time.Millisecond + 999*time.Microsecond}
 }
 
-func toMap(answer *Answer) Result { return Map("claims", newTool(""), answer, false, nil) }
+func toMap(answer *Answer) Result { return mapped(newTool(""), answer, false) }
+
+// mapped is the result of an answer without a state.
+func mapped(tool *registry.RoutedTool, answer *Answer, legacy bool) Result {
+	reading := Read("claims", tool, answer, legacy)
+	return reading.Result("")
+}
 
 func compile(t testing.TB, doc string) *schema.Schema {
 	t.Helper()
@@ -175,7 +181,7 @@ func TestStructuredContent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			result := Map("claims", structuredTool(t, tt.schema), answered("application/json", tt.body), tt.legacy, nil)
+			result := mapped(structuredTool(t, tt.schema), answered("application/json", tt.body), tt.legacy)
 			wantText(t, result, tt.text)
 			if string(result.Structured) != tt.structured {
 				t.Errorf("structuredContent %s, want %s", result.Structured, tt.structured)
@@ -203,7 +209,7 @@ func TestAnswersThatDoNotMatchTheOutputSchema(t *testing.T) {
 		{"application/pdf", "%PDF", []string{"4 bytes of application/pdf", "outputSchema"}},
 	} {
 		for _, legacy := range []bool{false, true} {
-			wantError(t, Map("claims", tool, answered(tt.contentType, tt.body), legacy, nil), tt.parts...)
+			wantError(t, mapped(tool, answered(tt.contentType, tt.body), legacy), tt.parts...)
 		}
 	}
 }
@@ -383,7 +389,7 @@ func TestHTTPErrors(t *testing.T) {
 	} {
 		answer := &Answer{Status: tt.status, ContentType: tt.contentType, RetryAfter: tt.retryAfter, Body: []byte(tt.body)}
 		for _, tool := range []*registry.RoutedTool{newTool(""), structuredTool(t, `{"type":"object"}`)} {
-			result := Map("claims", tool, answer, false, nil)
+			result := mapped(tool, answer, false)
 			wantError(t, result)
 			if got := content(t, result)[0].Text; got != tt.all {
 				t.Errorf("text %q, want %q", got, tt.all)

@@ -9,73 +9,44 @@ import (
 	"tollgate/registry/schema"
 )
 
-// rich maps an answer that is a CallToolResult already. What the MCP schema says
-// is checked; unknown members of content items pass, unknown members of the
-// result do not (they would speak for the gateway); optional members that are
-// null, as many serialisers write absent ones, are dropped.
-func (m *mapping) rich() Result {
-	m.read = true
-	text := toUTF8(m.answer.Body, m.charset)
-	if err := jsonwire.Check(text, richLimits); err != nil {
-		return m.badRich(m.breachOf(err))
-	}
-	if breach := checkObject("", text, resultFields); breach != nil {
-		return m.badRich(*breach)
-	}
-	result := Result{IsError: !isSuccess(m.answer.Status)}
-	if value, ok := jsonwire.Get(text, "isError"); ok && string(value) == "true" {
-		result.IsError = true
-	}
-	if m.seal != nil && !result.IsError {
-		var err error
-		if text, err = m.sealedRich(text); err != nil {
-			return m.unsealed(err, nil)
-		}
-	}
-	structured, hasStructured := jsonwire.Get(text, "structuredContent")
+// rich maps an answer that is a CallToolResult already, and checked.
+func (r *Reading) rich() Result {
+	result := Result{IsError: r.failed}
+	structured, hasStructured := jsonwire.Get(r.text, "structuredContent")
 	if hasStructured {
 		structured = jsonwire.AppendCompact(nil, structured)
 	}
-	if m.tool.Output != nil && !result.IsError {
+	if r.tool.Output != nil && !result.IsError {
 		if !hasStructured {
-			return m.badRich(schema.Breach{Pointer: "/structuredContent", Text: "missing, but the tool has an outputSchema"})
+			return r.fail(r.richFault(schema.Breach{Pointer: "/structuredContent", Text: "missing, but the tool has an outputSchema"}))
 		}
-		if breaches := m.tool.Output.Validate(structured); len(breaches) > 0 {
-			return m.mismatch(breaches, structured)
+		if breaches := r.tool.Output.Validate(structured); len(breaches) > 0 {
+			return r.mismatch(breaches, structured)
 		}
 	}
-	content, _ := jsonwire.Get(text, "content")
-	result.Content = m.richContent(content, structured)
+	content, _ := jsonwire.Get(r.text, "content")
+	result.Content = r.richContent(content, structured)
 	if hasStructured {
-		result.Structured = m.structured(structured)
+		result.Structured = r.structured(structured)
 	}
-	if meta, ok := jsonwire.Get(text, "_meta"); ok {
+	if meta, ok := jsonwire.Get(r.text, "_meta"); ok {
 		result.Meta = ownMeta(meta)
 	}
 	return result
 }
 
-// richLimits refuse members named twice: which one a reader takes would decide
-// what the result says.
-var richLimits = jsonwire.Limits{Depth: maxAnswerDepth, InvalidUTF8: true}
-
-func (m *mapping) badRich(breach schema.Breach) Result {
-	return m.fail("HTTP " + strconv.Itoa(m.answer.Status) + m.retryNote() +
-		": the Tool Service's tool result does not follow the MCP schema: " + breach.String())
-}
-
 // richContent rewrites checked content. Clients want one item at least: when
 // there is none it is the structured content as text.
-func (m *mapping) richContent(content, structured []byte) []byte {
+func (r *Reading) richContent(content, structured []byte) []byte {
 	items, _ := jsonwire.Elements(content)
 	if len(items) == 0 {
-		return m.textContent(structured)
+		return r.textContent(structured)
 	}
 	dst := append(make([]byte, 0, len(content)+64), '[')
 	for i, item := range items {
 		var meta []jsonwire.Member
 		if i == 0 {
-			ms := strconv.AppendInt(nil, m.answer.Elapsed.Milliseconds(), 10)
+			ms := strconv.AppendInt(nil, r.answer.Elapsed.Milliseconds(), 10)
 			meta = []jsonwire.Member{{Name: "searchTime", Value: ms}}
 		} else {
 			dst = append(dst, ',')

@@ -114,7 +114,7 @@ func TestRichResultsForLegacyCallers(t *testing.T) {
 		`{"content":[],"structuredContent":[1]}`:     "",
 		`{"content":[],"structuredContent":null}`:    "",
 	} {
-		if got := Map("claims", newTool(""), richAnswer(body), true, nil).Structured; string(got) != want {
+		if got := mapped(newTool(""), richAnswer(body), true).Structured; string(got) != want {
 			t.Errorf("%s: structuredContent %s, want %s", body, got, want)
 		}
 	}
@@ -122,14 +122,14 @@ func TestRichResultsForLegacyCallers(t *testing.T) {
 
 func TestRichResultsOfAToolWithOutputSchema(t *testing.T) {
 	tool := structuredTool(t, `{"type":"object","properties":{"n":{"type":"integer"}}}`)
-	good := Map("claims", tool, richAnswer(`{"content":[{"type":"text","text":"one"}],"structuredContent":{"n":1}}`), false, nil)
+	good := mapped(tool, richAnswer(`{"content":[{"type":"text","text":"one"}],"structuredContent":{"n":1}}`), false)
 	wantText(t, good, "one")
 	if string(good.Structured) != `{"n":1}` {
 		t.Errorf("structuredContent %s", good.Structured)
 	}
-	wantError(t, Map("claims", tool, richAnswer(`{"content":[],"structuredContent":{"n":"x"}}`), false, nil), "outputSchema", "/n", `{"n":"x"}`)
-	wantError(t, Map("claims", tool, richAnswer(`{"content":[]}`), false, nil), "/structuredContent", "missing")
-	failed := Map("claims", tool, richAnswer(`{"content":[{"type":"text","text":"no"}],"isError":true}`), false, nil)
+	wantError(t, mapped(tool, richAnswer(`{"content":[],"structuredContent":{"n":"x"}}`), false), "outputSchema", "/n", `{"n":"x"}`)
+	wantError(t, mapped(tool, richAnswer(`{"content":[]}`), false), "/structuredContent", "missing")
+	failed := mapped(tool, richAnswer(`{"content":[{"type":"text","text":"no"}],"isError":true}`), false)
 	wantError(t, failed, "no") // a failure owes nobody structured content
 }
 

@@ -5,161 +5,167 @@ import (
 	"encoding/json"
 
 	"tollgate/jsonwire"
-	"tollgate/registry/schema"
 )
 
-// A Seal keeps the new state of a tool, as its result has it, and returns the handle
-// that takes its place. state is one JSON value as the service wrote it, less the
-// white space between its tokens. It is nil when there is no state to be had:
-// because the result does not have the field of the tool's StateRule or, if it is
-// unclear, has something that readers may take for it. Then the handle does not
-// matter.
-//
-// The error is what the agent is told in place of the result: a clause, about what
-// was wrong though the Tool Service did run.
-type Seal func(state []byte, unclear bool) (handle string, err error)
+// A Finding is what an answer says about the new state of its tool.
+type Finding uint8
 
-// stateIn finds a tool's state in a checked value: a member of an object. It is
-// unclear when another member has that name, or one that differs by case only:
-// the agent would see it.
-func stateIn(value []byte, field string) (state []byte, unclear bool) {
-	members, _ := jsonwire.Object(value) // none in what is no object
-	for _, member := range members {
+// The findings.
+const (
+	// StateNotSought: the tool's results have no state, or the answer is a failure,
+	// of which the result shows what it always does.
+	StateNotSought Finding = iota
+
+	// StateMissing: nothing stands in the place of the state.
+	StateMissing
+
+	// StateAmbiguous: it is not there once and in the one place. Result must not be
+	// called: it would show what some reader takes for the state.
+	StateAmbiguous
+
+	// StatePresent: it is there.
+	StatePresent
+)
+
+// State is what was found: the state, if it is present, as the service wrote it less
+// the white space between its tokens.
+func (r *Reading) State() (state []byte, found Finding) { return r.state, r.finding }
+
+// mayHaveState reports whether the tool's results have a state.
+func (r *Reading) mayHaveState() bool { return r.tool.State != nil && r.tool.State.Field != "" }
+
+// findState looks for the state of a tool whose results have one: in a member of a
+// JSON object. In a form that is not read as JSON it is found nowhere, but if there
+// is one all the same, as in JSON that is announced as text, the agent must not see
+// it.
+func (r *Reading) findState() {
+	switch r.form {
+	case jsonForm:
+		r.state, r.finding = stateIn(r.text, r.tool.State.Field)
+	case richForm:
+		if !r.failed {
+			r.state, r.finding = r.stateInRich()
+		}
+	case textForm, emptyForm, binaryForm, pageForm:
+		_, r.finding = stateInText(r.text, r.tool.State.Field)
 		switch {
-		case member.Name == field && state == nil:
-			state = member.Value
-		case jsonwire.SameFolded(member.Name, field):
-			return nil, true
+		case r.finding == StatePresent:
+			r.finding = StateAmbiguous
+		case r.finding == StateMissing && (r.form == pageForm || r.tool.Output != nil):
+			r.finding = StateNotSought // a failure for other reasons
 		}
 	}
-	return state, false
+	r.state = withoutSpace(r.state)
 }
 
-// sealed is a checked JSON answer with the handle in the place of the state. With an
-// error it is the answer if that has no state in it, else nil.
-func (m *mapping) sealed(value []byte) ([]byte, error) {
-	field := m.tool.State.Field
-	state, unclear := stateIn(value, field)
-	if state == nil && !unclear {
-		_, err := m.handleFor(nil, false)
-		return value, err
+// stateIn finds a state in a checked value: a member of an object. It is ambiguous
+// when another member has that name, or one that readers may take for it.
+func stateIn(value []byte, field string) (state []byte, found Finding) {
+	members, _ := jsonwire.Object(value) // none in what is no object
+	if jsonwire.Lookalikes(members, field) != nil {
+		return nil, StateAmbiguous
 	}
-	quoted, err := m.handleFor(state, unclear)
-	if err != nil {
-		return nil, err
+	found = StateMissing
+	for _, member := range members {
+		if member.Name != field {
+			continue
+		}
+		if found == StatePresent {
+			return nil, StateAmbiguous
+		}
+		state, found = member.Value, StatePresent
 	}
-	value, _ = jsonwire.Replace(value, field, quoted)
-	return value, nil
+	return state, found
 }
 
-// unsealed is a failed tool whose state was not kept, with the answer if that may be
-// shown.
-func (m *mapping) unsealed(err error, answer []byte) Result {
-	text := "The Tool Service did run, but " + err.Error() + "."
-	if answer == nil {
-		return m.fail(text)
+// stateInText is stateIn for a text that may be JSON, or not.
+func stateInText(text []byte, field string) (state []byte, found Finding) {
+	if jsonwire.Check(text, answerLimits) != nil {
+		return nil, StateMissing
 	}
-	return m.failWith([]byte(text+" "), jsonwire.AppendCompact(nil, answer))
+	return stateIn(text, field)
 }
 
-// breachOf is what makes an answer unreadable. Where there may be a state the place
-// is not told: it would show names of the state's members.
-func (m *mapping) breachOf(err error) schema.Breach {
-	breach := schema.BreachOf(err)
-	if m.seal != nil {
-		breach.Pointer = ""
-	}
-	return breach
-}
-
-// faultOf is breachOf in the words of the reader of JSON.
-func (m *mapping) faultOf(err error) string {
-	if m.seal != nil {
-		return m.breachOf(err).Text
-	}
-	return err.Error()
-}
-
-// sealedRich is sealed for a tool result: the state is in its structuredContent, and
-// texts that are the same object once more get the same handle.
-func (m *mapping) sealedRich(result []byte) ([]byte, error) {
-	field := m.tool.State.Field
-	structured, _ := jsonwire.Get(result, "structuredContent")
-	state, unclear := stateIn(structured, field)
-	content, _ := jsonwire.Get(result, "content")
+// stateInRich finds a state in a tool result: in its structuredContent. Texts that
+// are a JSON object may say it once more, if they say the same; what else stands in
+// texts is the service's own speech.
+func (r *Reading) stateInRich() (state []byte, found Finding) {
+	structured, _ := jsonwire.Get(r.text, "structuredContent")
+	state, found = stateIn(structured, r.tool.State.Field)
+	content, _ := jsonwire.Get(r.text, "content")
 	items, _ := jsonwire.Elements(content)
-	texts := make([][]byte, len(items)) // those that hold a state
-	for i, item := range items {
-		text := textOf(item)
-		again, twice := stateIn(text, field)
-		unclear = unclear || twice || again != nil && state == nil
-		if again != nil {
-			texts[i] = text
+	for _, item := range items {
+		for _, text := range textsOf(item) {
+			again, foundAgain := stateInText(text, r.tool.State.Field)
+			switch {
+			case foundAgain == StateAmbiguous,
+				foundAgain == StatePresent && (found != StatePresent || !sameValue(state, again)):
+				return nil, StateAmbiguous
+			}
 		}
 	}
-	quoted, err := m.handleFor(state, unclear)
-	if err != nil || quoted == nil {
-		return result, err
-	}
-	structured, _ = jsonwire.Replace(structured, field, quoted)
-	result, _ = jsonwire.Replace(result, "structuredContent", structured)
-	for i, text := range texts {
-		if text != nil {
-			text, _ = jsonwire.Replace(text, field, quoted)
-			items[i], _ = jsonwire.Replace(items[i], "text", jsonwire.AppendString(nil, text))
-		}
-	}
-	content = append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')
-	result, _ = jsonwire.Replace(result, "content", content)
-	return result, nil
+	return state, found
 }
 
-// textOf is the text of a content item if that is JSON, else nil.
-func textOf(item []byte) []byte {
-	value, _ := jsonwire.Get(item, "text")
-	text, _ := jsonwire.Text(value)
-	if jsonwire.Check([]byte(text), answerLimits) != nil {
+// sameValue compares without regard to white space and escapes.
+func sameValue(a, b []byte) bool {
+	return bytes.Equal(jsonwire.AppendCompact(nil, a), jsonwire.AppendCompact(nil, b))
+}
+
+// textsOf are the texts of a content item: its own, and that of the resource inside.
+func textsOf(item []byte) (texts [][]byte) {
+	resource, _ := jsonwire.Get(item, "resource")
+	for _, object := range [][]byte{item, resource} {
+		value, _ := jsonwire.Get(object, "text")
+		if text, ok := jsonwire.Text(value); ok {
+			texts = append(texts, []byte(text))
+		}
+	}
+	return texts
+}
+
+// withoutSpace is a checked value less the white space between its tokens. Strings
+// stay as they were written: AppendCompact would rewrite their escapes.
+func withoutSpace(value []byte) []byte {
+	if value == nil {
 		return nil
 	}
-	return []byte(text)
+	var compact bytes.Buffer
+	_ = json.Compact(&compact, value) // fails for what is no JSON
+	return compact.Bytes()
 }
 
-// handleFor keeps a state and returns its handle as JSON, nil when there is none to
-// be had and that is fine. A state that is unclear is not handed over.
-func (m *mapping) handleFor(state []byte, unclear bool) (quoted []byte, err error) {
-	if unclear {
-		state = nil
+// putHandle puts the handle into the place of the state, wherever that was found.
+func (r *Reading) putHandle(handle string) {
+	field, quoted := r.tool.State.Field, jsonwire.AppendString(nil, handle)
+	if r.form == jsonForm {
+		r.text, _ = jsonwire.Replace(r.text, field, quoted)
+		return
 	}
-	if state != nil {
-		// Strings stay as they were written: AppendCompact would rewrite their escapes.
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, state); err != nil {
-			return nil, err
+	structured, _ := jsonwire.Get(r.text, "structuredContent")
+	structured, _ = jsonwire.Replace(structured, field, quoted)
+	r.text, _ = jsonwire.Replace(r.text, "structuredContent", structured)
+	content, _ := jsonwire.Get(r.text, "content")
+	items, _ := jsonwire.Elements(content)
+	for i, item := range items {
+		item = withHandle(item, field, quoted)
+		if resource, ok := jsonwire.Get(item, "resource"); ok {
+			item, _ = jsonwire.Replace(item, "resource", withHandle(resource, field, quoted))
 		}
-		state = compact.Bytes()
+		items[i] = item
 	}
-	handle, err := m.seal(state, unclear)
-	if err != nil || state == nil {
-		return nil, err
-	}
-	return jsonwire.AppendString(nil, handle), nil
+	content = append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')
+	r.text, _ = jsonwire.Replace(r.text, "content", content)
 }
 
-// unread is the result of a successful answer that was not read as JSON, so that no
-// state was looked for. If there is one all the same, as in JSON that is announced
-// as text, the agent must not see it.
-func (m *mapping) unread(result Result) Result {
-	text := toUTF8(m.answer.Body, m.charset)
-	hidden := false
-	if jsonwire.Check(text, answerLimits) == nil {
-		state, unclear := stateIn(text, m.tool.State.Field)
-		hidden = unclear || state != nil
+// withHandle is an object whose text, if it has the state, has the handle.
+func withHandle(object []byte, field string, quoted []byte) []byte {
+	value, _ := jsonwire.Get(object, "text")
+	text, _ := jsonwire.Text(value)
+	if _, found := stateInText([]byte(text), field); found != StatePresent {
+		return object
 	}
-	if result.IsError && !hidden {
-		return result
-	}
-	if _, err := m.seal(nil, hidden); err != nil {
-		return m.unsealed(err, nil)
-	}
-	return result
+	replaced, _ := jsonwire.Replace([]byte(text), field, quoted)
+	object, _ = jsonwire.Replace(object, "text", jsonwire.AppendString(nil, replaced))
+	return object
 }
