@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func TestCredentials(t *testing.T) {
 				return
 			}
 			mustFail(t, err, KindAuth, test.detail)
-			if conn.State().Status != StatusDown {
+			if conn.Ping(t.Context()); conn.State().Status != StatusDown {
 				t.Errorf("state %+v", conn.State())
 			}
 		})
@@ -316,20 +317,84 @@ func write(t *testing.T, dir, name, kind string, der []byte) string {
 	return path
 }
 
-// TestWriteRightsThatAreMissing is about a user who may read: it reads on, and the
-// missing right is told once, however often somebody asks.
-func TestWriteRightsThatAreMissing(t *testing.T) {
-	server := redistest.Start(t, "--user", "reader", "on", ">geheim", "~*", "+getrange")
-	conn, log := open(t, config("redis://reader:geheim@"+server.Addr()))
-	server.Do("SET", "tollgate:a", "1")
-	mustFail(t, conn.Set(t.Context(), "a", []byte("2")), KindAuth, "NOPERM")
-	for conn.State().Failures < 3 {
-		if value, err := conn.Get(t.Context(), "a", 10); string(value) != "1" {
-			t.Fatalf("a read: %q, %v", value, err)
-		}
-		if conn.Ping(t.Context()) == nil {
-			t.Fatal("who may not write has written")
-		}
+// TestRightsThatAreMissing: what a user may not do fails each time, and what he may
+// goes on. Redis is up if he may ping; otherwise everybody sees that it is not.
+func TestRightsThatAreMissing(t *testing.T) {
+	server := redistest.Start(t)
+	const states, others = "~tollgate:state:*", "~tollgate:registry:*"
+	all := []string{"+getrange", "+set", "+del", "+eval", "+evalsha"}
+	for _, test := range []struct {
+		name    string
+		rights  []string
+		refused []string // of Set, Get, Swap (of a state), Copy (Set elsewhere) and Ping
+	}{
+		{"to read", slices.Concat([]string{"~tollgate:*"}, all, []string{"-getrange"}), []string{"Get", "Swap"}},
+		{"to states", slices.Concat([]string{others, "~tollgate:ping"}, all), []string{"Set", "Get", "Swap"}},
+		{"to copies", slices.Concat([]string{states, "~tollgate:ping"}, all), []string{"Copy"}},
+		{"to ping", slices.Concat([]string{states, others}, all), []string{"Ping"}},
+		{"to write", []string{"~*", "+getrange"}, []string{"Set", "Swap", "Copy", "Ping"}},
+		{"to anything", []string{"~other:*", "+@all"}, []string{"Set", "Get", "Swap", "Copy", "Ping"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			server.Do(slices.Concat([]string{"ACL", "SETUSER", "app", "reset", "on", ">geheim"}, test.rights)...)
+			server.Do("SET", "tollgate:state:b", "1:")
+			conn, log := open(t, config(with(server, "app:geheim")))
+			ctx := t.Context()
+			operations := map[string]func() error{
+				"Set":  func() error { return conn.SetFor(ctx, "state:a", []byte("1:"), time.Hour) },
+				"Get":  func() error { _, err := conn.Get(ctx, "state:b", 10); return err },
+				"Swap": func() error { _, err := conn.Swap(ctx, "state:b", "1:", []byte("1:"), time.Hour); return err },
+				"Copy": func() error { return conn.Set(ctx, "registry:portal", []byte("1")) },
+				"Ping": func() error { return conn.Ping(ctx) },
+			}
+			want := StatusUp
+			if slices.Contains(test.refused, "Ping") {
+				want = StatusDown
+			}
+			for range 5 {
+				for name, run := range operations {
+					err := run()
+					if refused := slices.Contains(test.refused, name); (err != nil) != refused {
+						t.Errorf("%s: %v, want refused: %v", name, err, refused)
+					}
+					if name != "Ping" && err == errDown {
+						t.Errorf("%s was not tried", name)
+					}
+				}
+				if got := conn.State().Status; got != want {
+					t.Errorf("Redis is %s, want %s", got, want)
+				}
+			}
+			// What was refused, or that Redis is away, or one after the other.
+			for _, event := range log.events(t) {
+				if !strings.HasPrefix(event, "WARN ") {
+					t.Errorf("the log tells of a change: %s", event)
+				}
+			}
+			if n := len(log.events(t)); n == 0 || n > 2 || n > 1 && want == StatusUp {
+				t.Errorf("log:\n%s", log)
+			}
+
+			server.Do(slices.Concat([]string{"ACL", "SETUSER", "app", "resetkeys", "~tollgate:*"}, all)...)
+			eventually(t, func() error { return conn.Ping(ctx) })
+			if err := tryEverything(ctx, conn); err != nil || conn.State().Status != StatusUp {
+				t.Errorf("with all rights: %v, %+v", err, conn.State())
+			}
+		})
+	}
+}
+
+// A sentinel that refuses to be asked is as good as none.
+func TestSentinelThatRefuses(t *testing.T) {
+	watcher := sentinel(t, redistest.Start(t), "user default on nopass ~* +@all -sentinel")
+	conn, log := open(t, sentinelConfig("", watcher.Addr()))
+	_, err := conn.Get(t.Context(), "a", 1)
+	if failure, ok := err.(*Error); !ok || failure.Detail != "NOPERM" {
+		t.Errorf("got %v, want NOPERM", err)
+	}
+	if _, err := conn.Get(t.Context(), "a", 1); err != errDown {
+		t.Errorf("the next one: %v, want errDown", err)
 	}
 	if diff := cmp.Diff([]string{"WARN auth"}, log.events(t)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)

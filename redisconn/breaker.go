@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// How long a Redis that failed is left alone: first and longest.
+// How long a Redis that failed is left alone: first and, except for a cluster,
+// longest.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
@@ -18,7 +19,11 @@ const (
 //
 // A Redis that refuses to store answers everything else, and costs no time-out.
 // In such an outage only stores wait and probe; other operations go on, and can
-// neither end it (they would make it come and go for ever) nor make it longer.
+// neither end it (they would make it come and go for ever) nor make it longer. So
+// it is, one use further, with one that refuses nothing but pings.
+//
+// An outage that begins sooner after the last one than that one's pause was long is
+// a relapse: what ended the last one was not what fails. Its pause goes on growing.
 //
 // It is arithmetic only: the caller passes the clock and serialises the calls.
 type breaker struct {
@@ -26,8 +31,9 @@ type breaker struct {
 	since    time.Time // when status began; zero while unknown
 	failures int       // of the outage: what began it and the failed probes
 	last     Kind      // of the last failure
-	refused  bool      // nothing is wrong but that Redis refuses to store
+	scope    use       // of the last outage: what demands less goes on
 	pause    time.Duration
+	longest  time.Duration // that pause gets
 	retryAt  time.Time
 	probe    int // number of the ticket that probes; 0: none
 	tickets  int // given so far
@@ -41,10 +47,9 @@ type ticket struct {
 	outage int // breaker.outages when it was given
 }
 
-// admit asks for an operation to be let through; stores says that it stores
-// something.
-func (b *breaker) admit(stores bool, now time.Time) (ticket, bool) {
-	down := b.status == StatusDown && (stores || !b.refused)
+// admit asks for an operation to be let through.
+func (b *breaker) admit(u use, now time.Time) (ticket, bool) {
+	down := b.status == StatusDown && u >= b.scope
 	if down && (b.probe != 0 || now.Before(b.retryAt)) {
 		return ticket{}, false
 	}
@@ -63,41 +68,43 @@ func (b *breaker) succeeded(t ticket, now time.Time) (recovered bool) {
 		b.status, b.since = StatusUp, now
 	case b.probe != t.number:
 		// No outage, or one this operation cannot end: it began meanwhile, or is
-		// about stores.
+		// about more demanding ones.
 	default:
 		b.status, b.since = StatusUp, now
-		b.probe, b.failures, b.refused = 0, 0, false
+		b.probe, b.failures = 0, 0
 		return true
 	}
 	return false
 }
 
-// failed reports that Redis is not usable or, if refused, no more than that it
-// refuses to store. It returns whether that began an outage; others of its
-// operations that fail are no news.
-func (b *breaker) failed(t ticket, kind Kind, refused bool, now time.Time) (began bool) {
+// failed reports that Redis is not usable, for operations from scope up. Others of
+// an outage's operations that fail are of no effect.
+func (b *breaker) failed(t ticket, kind Kind, scope use, now time.Time) {
+	down, longer := b.status == StatusDown, min(2*b.pause, b.longest)
 	switch {
-	case b.status == StatusDown && b.probe == t.number && refused == b.refused:
-		b.pause = min(2*b.pause, longestPause)
-	case b.status == StatusDown && b.probe == t.number,
-		b.refused && !refused && t.outage == b.outages:
-		// It is another outage than it was. Of one that is about stores, any
+	case down && b.probe == t.number && scope == b.scope:
+		b.pause = longer
+	case down && b.probe == t.number,
+		down && scope < b.scope && t.outage == b.outages:
+		// It is another outage than it was. Of one that is about some uses, any
 		// operation admitted since can learn that it got worse.
 		b.pause = firstPause
-	case b.status != StatusDown && t.outage == b.outages:
-		began = true
+	case !down && t.outage == b.outages:
+		if relapse := scope == b.scope && now.Sub(b.since) < b.pause; relapse {
+			b.pause = longer
+		} else {
+			b.pause = firstPause
+		}
 		b.status, b.since = StatusDown, now
 		b.outages++
-		b.pause = firstPause
 	default:
-		return false
+		return
 	}
 	b.probe = 0
 	b.failures++
 	b.last = kind
-	b.refused = refused
+	b.scope = scope
 	b.wait(now)
-	return began
 }
 
 // abandoned reports that the operation says nothing about Redis. The next one is

@@ -8,34 +8,39 @@ import (
 // start is any time; the breaker knows no clock.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func mustAdmit(t *testing.T, b *breaker, stores bool, now time.Time) ticket {
+func mustAdmit(t *testing.T, b *breaker, u use, now time.Time) ticket {
 	t.Helper()
-	given, ok := b.admit(stores, now)
+	given, ok := b.admit(u, now)
 	if !ok {
 		t.Fatal("an operation was not admitted")
 	}
 	return given
 }
 
-func mustRefuse(t *testing.T, b *breaker, stores bool, now time.Time) {
+func mustRefuse(t *testing.T, b *breaker, u use, now time.Time) {
 	t.Helper()
-	if _, ok := b.admit(stores, now); ok {
+	if _, ok := b.admit(u, now); ok {
 		t.Fatal("an operation was admitted")
 	}
 }
 
 // down returns a breaker whose outage has just begun.
 func down(t *testing.T, kind Kind) *breaker {
-	b := &breaker{status: StatusUnknown}
-	if !b.failed(mustAdmit(t, b, true, start), kind, kind == KindReadOnly, start) {
+	b := &breaker{status: StatusUnknown, longest: longestPause}
+	scope := reads
+	if kind == KindReadOnly {
+		scope = stores
+	}
+	b.failed(mustAdmit(t, b, stores, start), kind, scope, start)
+	if b.status != StatusDown || b.outages != 1 {
 		t.Fatal("the first failure began no outage")
 	}
 	return b
 }
 
 func TestBreakerLetsEverythingThroughWhileAllIsWell(t *testing.T) {
-	b := &breaker{status: StatusUnknown}
-	first, second := mustAdmit(t, b, true, start), mustAdmit(t, b, true, start)
+	b := &breaker{status: StatusUnknown, longest: longestPause}
+	first, second := mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start)
 	if b.succeeded(first, start) || b.succeeded(second, start.Add(time.Second)) {
 		t.Error("a recovery without an outage")
 	}
@@ -49,12 +54,13 @@ func TestBreakerPauses(t *testing.T) {
 	now := start
 	for n, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		pause *= time.Second
-		mustRefuse(t, b, true, now)
-		mustRefuse(t, b, false, now.Add(pause*3/4-1))
+		mustRefuse(t, b, stores, now)
+		mustRefuse(t, b, reads, now.Add(pause*3/4-1))
 		now = now.Add(pause) // jitter shortens only
-		probe := mustAdmit(t, b, true, now)
-		mustRefuse(t, b, true, now.Add(time.Hour)) // one probe, however long it takes
-		if b.failed(probe, KindConnect, false, now) {
+		probe := mustAdmit(t, b, stores, now)
+		mustRefuse(t, b, stores, now.Add(time.Hour)) // one probe, however long it takes
+		b.failed(probe, KindConnect, reads, now)
+		if b.outages != 1 {
 			t.Error("a failed probe began another outage")
 		}
 		if b.failures != n+2 || b.last != KindConnect {
@@ -64,15 +70,72 @@ func TestBreakerPauses(t *testing.T) {
 	if !b.since.Equal(start) {
 		t.Errorf("down since %v, want the beginning of the outage", b.since)
 	}
-	if now = now.Add(longestPause); !b.succeeded(mustAdmit(t, b, false, now), now) {
+	if now = now.Add(longestPause); !b.succeeded(mustAdmit(t, b, reads, now), now) {
 		t.Error("the probe's success is no recovery")
 	}
 	if b.status != StatusUp || b.failures != 0 || !b.since.Equal(now) {
 		t.Errorf("after recovery: %+v", b)
 	}
-	b.failed(mustAdmit(t, b, true, now), KindTimeout, false, now)
+	now = now.Add(longestPause)
+	b.failed(mustAdmit(t, b, stores, now), KindTimeout, reads, now)
 	if b.pause != firstPause {
 		t.Errorf("the next outage begins with a pause of %v", b.pause)
+	}
+}
+
+// What fails while others do not ends no outage, and begins the next one. The pause
+// is then what it would be if nobody else had asked.
+func TestBreakerRelapse(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		longest time.Duration
+		up      time.Duration // between two outages, less than the first pause
+		scope   use           // of those that follow
+		want    []time.Duration
+	}{
+		{"at once", longestPause, 0, reads, []time.Duration{2, 4, 8, 16, 30, 30}},
+		{"soon", longestPause, firstPause - 1, reads, []time.Duration{2, 4, 8, 16, 30, 30}},
+		{"later", longestPause, firstPause, reads, []time.Duration{1, 1, 1}},
+		{"another outage", longestPause, 0, stores, []time.Duration{1, 2, 4}},
+		{"of a cluster", firstPause, 0, reads, []time.Duration{1, 1, 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b, now := down(t, KindTimeout), start
+			b.longest = test.longest
+			for i, want := range test.want {
+				now = b.retryAt
+				if !b.succeeded(mustAdmit(t, b, stores, now), now) {
+					t.Fatal("the probe's success is no recovery")
+				}
+				now = now.Add(test.up)
+				b.failed(mustAdmit(t, b, stores, now), KindTimeout, test.scope, now)
+				if b.outages != i+2 || b.failures != 1 {
+					t.Errorf("%d outages, %d failures; want %d, 1", b.outages, b.failures, i+2)
+				}
+				if want *= time.Second; b.pause != want {
+					t.Errorf("outage %d: a pause of %v, want %v", b.outages, b.pause, want)
+				}
+			}
+		})
+	}
+}
+
+// A Redis that refuses nothing but pings is used, and is up when it accepts one.
+func TestBreakerRefusedPings(t *testing.T) {
+	b := &breaker{status: StatusUnknown, longest: longestPause}
+	b.failed(mustAdmit(t, b, pings, start), KindAuth, pings, start)
+	mustRefuse(t, b, pings, start)
+	for _, u := range []use{reads, stores, runsScript} {
+		if b.succeeded(mustAdmit(t, b, u, start), start) || b.status != StatusDown {
+			t.Errorf("use %d ended an outage that is about pings", u)
+		}
+	}
+	worse := mustAdmit(t, b, stores, start)
+	b.failed(worse, KindReadOnly, stores, start)
+	mustRefuse(t, b, runsScript, start)
+	mustAdmit(t, b, reads, start)
+	if now := b.retryAt; !b.succeeded(mustAdmit(t, b, stores, now), now) {
+		t.Error("a write that was accepted did not end an outage that is about writes by then")
 	}
 }
 
@@ -88,11 +151,11 @@ func TestBreakerJitterDiffers(t *testing.T) {
 
 // What was under way when an outage began says nothing new about it.
 func TestBreakerLateResults(t *testing.T) {
-	b := &breaker{status: StatusUnknown}
-	first, late, later := mustAdmit(t, b, true, start), mustAdmit(t, b, true, start), mustAdmit(t, b, true, start)
-	b.failed(first, KindTimeout, false, start)
+	b := &breaker{status: StatusUnknown, longest: longestPause}
+	first, late, later := mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start)
+	b.failed(first, KindTimeout, reads, start)
 
-	if b.failed(late, KindConnect, false, start) || b.failures != 1 || b.last != KindTimeout {
+	if b.failed(late, KindConnect, reads, start); b.failures != 1 || b.last != KindTimeout {
 		t.Errorf("a second failure of the same moment counted: %+v", b)
 	}
 	if b.succeeded(later, start) || b.status != StatusDown {
@@ -100,9 +163,9 @@ func TestBreakerLateResults(t *testing.T) {
 	}
 
 	now := start.Add(firstPause)
-	old := mustAdmit(t, b, true, now) // the probe
+	old := mustAdmit(t, b, stores, now) // the probe
 	b.succeeded(old, now)
-	if b.failed(late, KindConnect, false, now) || b.status != StatusUp {
+	if b.failed(late, KindConnect, reads, now); b.status != StatusUp {
 		t.Error("a failure from before the recovery began an outage")
 	}
 }
@@ -110,11 +173,11 @@ func TestBreakerLateResults(t *testing.T) {
 func TestBreakerProbeThatIsAbandoned(t *testing.T) {
 	b := down(t, KindTimeout)
 	now := start.Add(firstPause)
-	probe := mustAdmit(t, b, true, now)
+	probe := mustAdmit(t, b, stores, now)
 	b.abandoned(probe)
-	next := mustAdmit(t, b, true, now)
+	next := mustAdmit(t, b, stores, now)
 	b.abandoned(probe) // of no effect on the next one
-	mustRefuse(t, b, true, now)
+	mustRefuse(t, b, stores, now)
 	if !b.succeeded(next, now) {
 		t.Error("the second probe does not end the outage")
 	}
@@ -126,30 +189,30 @@ func TestBreakerRefusedWrites(t *testing.T) {
 	b := down(t, KindReadOnly)
 	pauseOver := start.Add(firstPause)
 	for now := start; now.Before(pauseOver); now = now.Add(firstPause / 5) {
-		if b.succeeded(mustAdmit(t, b, false, now), now) || b.status != StatusDown {
+		if b.succeeded(mustAdmit(t, b, reads, now), now) || b.status != StatusDown {
 			t.Fatal("a read ended an outage that is about writes")
 		}
-		b.abandoned(mustAdmit(t, b, false, now))
+		b.abandoned(mustAdmit(t, b, reads, now))
 	}
 	if b.failures != 1 || b.pause != firstPause {
 		t.Errorf("a read that was answered counts as a failure: %+v", b)
 	}
-	mustRefuse(t, b, true, start)
+	mustRefuse(t, b, stores, start)
 
-	mustAdmit(t, b, false, pauseOver)
-	probe := mustAdmit(t, b, true, pauseOver)
-	mustRefuse(t, b, true, pauseOver)
-	read := mustAdmit(t, b, false, pauseOver)
-	b.failed(probe, KindReadOnly, true, pauseOver)
+	mustAdmit(t, b, reads, pauseOver)
+	probe := mustAdmit(t, b, stores, pauseOver)
+	mustRefuse(t, b, stores, pauseOver)
+	read := mustAdmit(t, b, reads, pauseOver)
+	b.failed(probe, KindReadOnly, stores, pauseOver)
 	if b.failures != 2 || b.pause != 2*firstPause {
 		t.Errorf("a write that was refused again: %+v", b)
 	}
-	if b.failed(read, KindReadOnly, true, pauseOver) || b.failures != 2 {
+	if b.failed(read, KindReadOnly, stores, pauseOver); b.failures != 2 {
 		t.Errorf("what is no probe counts as one: %+v", b)
 	}
 
 	now := pauseOver.Add(2 * firstPause)
-	if !b.succeeded(mustAdmit(t, b, true, now), now) || b.status != StatusUp || b.failures != 0 {
+	if !b.succeeded(mustAdmit(t, b, stores, now), now) || b.status != StatusUp || b.failures != 0 {
 		t.Error("a write that was accepted did not end the outage")
 	}
 }
@@ -158,39 +221,39 @@ func TestBreakerRefusedWrites(t *testing.T) {
 // come back refusing them.
 func TestBreakerOutageOfAnotherKind(t *testing.T) {
 	b := down(t, KindReadOnly)
-	early := mustAdmit(t, b, false, start)
+	early := mustAdmit(t, b, reads, start)
 	now := start.Add(firstPause)
-	probe := mustAdmit(t, b, true, now)
-	b.failed(probe, KindReadOnly, true, now) // so that the pause is longer than the first
+	probe := mustAdmit(t, b, stores, now)
+	b.failed(probe, KindReadOnly, stores, now) // so that the pause is longer than the first
 	now = now.Add(2 * firstPause)
-	probe = mustAdmit(t, b, true, now)
+	probe = mustAdmit(t, b, stores, now)
 
-	if b.failed(early, KindTimeout, false, now) {
+	if b.failed(early, KindTimeout, reads, now); b.outages != 1 {
 		t.Error("an outage that got worse began another one")
 	}
-	mustRefuse(t, b, false, now)
+	mustRefuse(t, b, reads, now)
 	if b.last != KindTimeout || b.failures != 3 || b.pause != firstPause {
 		t.Errorf("after a read that got no answer: %+v", b)
 	}
 	if b.succeeded(probe, now) || b.status != StatusDown {
 		t.Error("a write from before that ended the outage")
 	}
-	if b.failed(probe, KindReadOnly, true, now) || b.last != KindTimeout {
+	if b.failed(probe, KindReadOnly, stores, now); b.last != KindTimeout {
 		t.Error("a write from before that counts")
 	}
 
 	now = now.Add(firstPause)
-	b.failed(mustAdmit(t, b, true, now), KindReadOnly, true, now)
-	mustRefuse(t, b, true, now)
+	b.failed(mustAdmit(t, b, stores, now), KindReadOnly, stores, now)
+	mustRefuse(t, b, stores, now)
 	if b.last != KindReadOnly || b.failures != 4 || b.pause != firstPause {
 		t.Errorf("after a write that was refused: %+v", b)
 	}
-	if b.succeeded(mustAdmit(t, b, false, now), now) {
+	if b.succeeded(mustAdmit(t, b, reads, now), now) {
 		t.Error("a read ended an outage that is about writes by now")
 	}
 	now = now.Add(firstPause)
-	b.failed(mustAdmit(t, b, true, now), KindConnect, false, now)
-	mustRefuse(t, b, false, now)
+	b.failed(mustAdmit(t, b, stores, now), KindConnect, reads, now)
+	mustRefuse(t, b, reads, now)
 	if b.pause != firstPause {
 		t.Errorf("reads wait %v from the start", b.pause)
 	}

@@ -209,7 +209,7 @@ func (t *target) askSentinel(ctx context.Context, addr string) (string, error) {
 		return "", errNoMaster
 	}
 	if err != nil {
-		return "", err
+		return "", sentinelError{err}
 	}
 	return net.JoinHostPort(master[0], master[1]), nil
 }

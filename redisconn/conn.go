@@ -4,8 +4,9 @@
 //
 // From the bottom up: target is a URL understood, and makes clients of go-redis
 // (client.go). Their errors become an [Error], which holds nothing secret
-// (errors.go). breaker decides who may try (breaker.go). [Conn] puts these
-// together and says once in the log that Redis is away, and once that it is back.
+// (errors.go). breaker decides who may try (breaker.go), news what the log tells of
+// it: once that Redis is away, and once that it is back (log.go). [Conn] puts these
+// together.
 // What takes more than one command is a script that Redis runs in one step
 // (script.go and the .lua files).
 //
@@ -50,8 +51,9 @@ type Options struct {
 	Config
 
 	// Logger hears when an outage begins (WARN), goes on for another reason (INFO,
-	// once for each) and ends (INFO), and of further failed tries at DEBUG.
-	// Required.
+	// once for each) and ends (INFO), of some outages at once and one a minute in
+	// the long run; once a minute of an operation that Redis refuses while it is not
+	// away (WARN); and of everything else that fails at DEBUG. Required.
 	Logger *slog.Logger
 
 	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
@@ -68,8 +70,14 @@ type Options struct {
 // them is secret.
 //
 // While Redis refuses to store, the State is down and all that store leave it
-// alone; [Conn.Get] and [Conn.Delete] go on. A Redis that only refuses to run
-// scripts is up: [Conn.Swap] fails each time, and nothing else does.
+// alone; [Conn.Get] and [Conn.Delete] go on. A right that is missing for a command,
+// or a key, is an error each time, and changes nothing else; if it is missing for
+// [Conn.Ping], the State is down, and everything is tried all the same.
+//
+// A cluster is one Redis: the failure of one node is an outage, and leaves the keys
+// of the others alone for up to a second as well. The pause gets no longer than that.
+// So as long as keys of a dead node are asked for, those of the others are usable
+// only between the end of a pause and the next question for a key of the dead one.
 type Conn struct {
 	target     *target
 	prefix     string
@@ -81,8 +89,8 @@ type Conn struct {
 
 	mu      sync.Mutex // guards what follows
 	breaker breaker
-	told    map[Kind]bool // the kinds of failure that the log told of in this outage
-	link    *link         // nil after Close
+	news    news
+	link    *link // nil after Close
 }
 
 // link is a client of go-redis, and how many operations use it. It is closed when
@@ -104,14 +112,17 @@ func Open(o Options) (*Conn, error) {
 	if t == nil {
 		return nil, &ConfigError{Key: "url", Text: "is empty"}
 	}
+	longest := longestPause
+	if t.mode == modeCluster {
+		longest = firstPause // most keys may be well
+	}
 	return &Conn{
 		target:     t,
 		prefix:     o.KeyPrefix + ":",
 		log:        o.Logger,
 		onRecovery: o.OnRecovery,
 		places:     make(chan struct{}, poolSize),
-		breaker:    breaker{status: StatusUnknown},
-		told:       make(map[Kind]bool),
+		breaker:    breaker{status: StatusUnknown, longest: longest},
 		link:       &link{client: t.newClient()},
 	}, nil
 }
@@ -121,7 +132,7 @@ func Open(o Options) (*Conn, error) {
 // method ValueFault says "too_large".
 func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	var value string
-	err := c.do(ctx, other, func(ctx context.Context, redis client) (err error) {
+	err := c.do(ctx, reads, func(ctx context.Context, redis client) (err error) {
 		// One byte more than allowed. An absent key reads as empty; Set writes no
 		// empty values, so that nothing is lost by taking one for the other.
 		value, err = redis.GetRange(ctx, c.prefix+key, 0, int64(limit)).Result()
@@ -159,7 +170,7 @@ func (c *Conn) SetFor(ctx context.Context, key string, value []byte, ttl time.Du
 // A Redis whose memory is full accepts it, so that it says nothing about stores,
 // and is worth trying.
 func (c *Conn) Delete(ctx context.Context, key string) error {
-	return c.do(ctx, other, func(ctx context.Context, redis client) error {
+	return c.do(ctx, reads, func(ctx context.Context, redis client) error {
 		return redis.Del(ctx, c.prefix+key).Err()
 	})
 }
@@ -172,7 +183,9 @@ func (c *Conn) Delete(ctx context.Context, key string) error {
 // command PING is answered even by a cluster that is down, and may be forbidden to
 // a user who is to touch nothing but the gateway's keys.
 func (c *Conn) Ping(ctx context.Context) error {
-	return c.Set(ctx, "ping", []byte("1"))
+	return c.do(ctx, pings, func(ctx context.Context, redis client) error {
+		return redis.Set(ctx, c.prefix+"ping", "1", 0).Err()
+	})
 }
 
 // State returns what is known. It asks nobody.
@@ -207,7 +220,7 @@ func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) 
 	defer func() { <-c.places }()
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	t, used, err := c.enter(u != other)
+	t, used, err := c.enter(u)
 	if err != nil {
 		return err
 	}
@@ -225,10 +238,11 @@ func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) 
 		c.succeeded(t)
 		return failure
 	}
-	if failure.refusesScript(u) {
-		return failure // and nothing is known
+	if failure.refusesThis(u) {
+		c.refused(failure)
+		return failure // and nothing is known of Redis
 	}
-	if !c.failed(t, used, failure, failure.refusesStores(u)) {
+	if !c.failed(t, used, failure, failure.scope(u)) {
 		return &Error{Kind: KindClosed}
 	}
 	return failure
@@ -251,13 +265,13 @@ func (c *Conn) place(ctx context.Context) error {
 	}
 }
 
-func (c *Conn) enter(stores bool) (ticket, *link, error) {
+func (c *Conn) enter(u use) (ticket, *link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == nil {
 		return ticket{}, nil, &Error{Kind: KindClosed}
 	}
-	t, ok := c.breaker.admit(stores, time.Now())
+	t, ok := c.breaker.admit(u, time.Now())
 	if !ok {
 		return ticket{}, nil, errDown
 	}
@@ -282,42 +296,55 @@ func (c *Conn) succeeded(t ticket) {
 	c.mu.Lock()
 	failures, began := c.breaker.failures, c.breaker.since
 	recovered := c.breaker.succeeded(t, time.Now())
+	told := recovered && c.news.recovered()
 	if recovered && c.link != nil && c.onRecovery != nil {
 		c.running.Go(c.onRecovery)
 	}
 	c.mu.Unlock()
-	if recovered {
-		c.log.Info("Redis is back", "outage", time.Since(began).Round(time.Millisecond).String(), "failures", failures)
+	attrs := []any{"outage", time.Since(began).Round(time.Millisecond).String(), "failures", failures}
+	switch {
+	case told:
+		c.log.Info("Redis is back", attrs...)
+	case recovered:
+		c.log.Debug("Redis is back, as often", attrs...)
 	}
 }
 
-// failed notes that Redis is not usable, or, if refused, that it stores nothing.
-// It returns false when it could not know,
-// because the Conn was closed.
-func (c *Conn) failed(t ticket, used *link, failure *Error, refused bool) bool {
+// refused tells that Redis is well, but refuses an operation.
+func (c *Conn) refused(failure *Error) {
+	c.mu.Lock()
+	told := c.news.refused(time.Now())
+	c.mu.Unlock()
+	if told {
+		c.log.Warn("Redis refuses an operation; it fails, others go on", failure.attrs()...)
+	} else {
+		c.log.Debug("an operation on Redis was refused", failure.attrs()...)
+	}
+}
+
+// failed notes that Redis is not usable, for operations from scope up. It returns
+// false when it could not know, because the Conn was closed.
+func (c *Conn) failed(t ticket, used *link, failure *Error, scope use) bool {
 	c.mu.Lock()
 	if c.link == nil {
 		c.mu.Unlock()
 		return false
 	}
-	began := c.breaker.failed(t, failure.Kind, refused, time.Now())
-	if began {
-		clear(c.told)
+	now := time.Now()
+	c.breaker.failed(t, failure.Kind, scope, now)
+	tell := nothingNew
+	if c.breaker.status == StatusDown {
+		tell = c.news.failed(failure.Kind, now)
 	}
-	news := c.breaker.status == StatusDown && !c.told[failure.Kind]
-	c.told[failure.Kind] = true
 	if c.link == used {
 		c.link = &link{client: c.target.newClient()}
 	}
 	c.mu.Unlock()
-	attrs := []any{"kind", string(failure.Kind)}
-	if failure.Detail != "" {
-		attrs = append(attrs, "detail", failure.Detail)
-	}
-	switch {
-	case began:
+	attrs := failure.attrs()
+	switch tell {
+	case isAway:
 		c.log.Warn("Redis is away; the gateway goes on without it and tries again by itself", attrs...)
-	case news: // who mends it step by step sees what is next
+	case anotherReason: // who mends it step by step sees what is next
 		c.log.Info("Redis is still away, for another reason", attrs...)
 	default:
 		c.log.Debug("an operation on Redis failed", attrs...)

@@ -46,6 +46,8 @@ type Error struct {
 	// begins with ("WRONGPASS"); "" when the kind says it all. What follows the
 	// code is dropped: it may repeat the user's name.
 	Detail string
+
+	ofSentinel bool // that has no say about keys
 }
 
 // Error returns kind and detail.
@@ -54,6 +56,15 @@ func (e *Error) Error() string {
 		return "redis: " + string(e.Kind)
 	}
 	return "redis: " + string(e.Kind) + " (" + e.Detail + ")"
+}
+
+// attrs are those of a log line about the error.
+func (e *Error) attrs() []any {
+	attrs := []any{"kind", string(e.Kind)}
+	if e.Detail != "" {
+		attrs = append(attrs, "detail", e.Detail)
+	}
+	return attrs
 }
 
 // tooLargeError is the error for a value longer than the caller's limit. It is an
@@ -89,26 +100,38 @@ type use int
 
 // The uses.
 const (
-	other      use = iota // to read, or to delete, which nothing but a replica refuses
+	reads      use = iota // or deletes: what nothing but a replica refuses
 	stores                // something, with SET
 	runsScript            // that stores something
+	pings                 // stores something, to find out whether Redis is usable
 )
 
-// refusesStores reports whether the error means no more than that Redis refuses
-// to store. A command that may not be used, or is not there, says nothing about
-// those that read.
-func (e *Error) refusesStores(u use) bool {
-	return e.Kind == KindReadOnly || u != other && e.refusesCommand()
+// missesRight is the code of a refusal that is about one command, or one key.
+const missesRight = "NOPERM"
+
+// refusesThis reports whether the error means no more than that Redis refuses this
+// command, on this key. It is no outage: others may well be accepted, and would end
+// it each time the next one like this had begun it; and a refusal costs no time.
+// What is asked by a ping is Redis as a whole.
+//
+// A command in a script is refused with "ERR" by Redis 7.0, as is a script where
+// scripts were removed. What a sentinel refuses is needed for everything.
+func (e *Error) refusesThis(u use) bool {
+	return e.Detail == missesRight && !e.ofSentinel && u != pings || e.Detail == "ERR" && u == runsScript
 }
 
-// refusesScript reports whether the error means no more than that Redis refuses
-// to run this script. That is no outage: SET may well be accepted, and would end
-// it each time the next script had begun it.
-func (e *Error) refusesScript(u use) bool { return u == runsScript && e.refusesCommand() }
-
-// refusesCommand reports whether a command may not be used, or is not there. One
-// in a script is refused with "ERR" by Redis 7.0.
-func (e *Error) refusesCommand() bool { return e.Detail == "NOPERM" || e.Detail == "ERR" }
+// scope is the least demanding use that fails as well after the error, which
+// refusesThis does not hold for: everything up from there waits.
+func (e *Error) scope(u use) use {
+	switch {
+	case e.Detail == missesRight && !e.ofSentinel:
+		return pings
+	case e.Kind == KindReadOnly, e.Detail == "ERR" && u != reads:
+		return stores // a command that is not there says nothing about those that read
+	default:
+		return reads
+	}
+}
 
 // kindOfCode are the error replies that do not concern the key at hand.
 //
@@ -141,10 +164,17 @@ type tlsError struct{ error }
 
 func (e tlsError) Unwrap() error { return e.error }
 
+// sentinelError is what kept a sentinel from answering.
+type sentinelError struct{ error }
+
+func (e sentinelError) Unwrap() error { return e.error }
+
 // classify turns an error of go-redis, whose text may hold anything, into ours.
 func classify(err error) *Error {
 	if reply, ok := errors.AsType[redis.Error](err); ok && !errors.Is(err, redis.Nil) {
-		return ofReply(reply.Error())
+		e := ofReply(reply.Error())
+		_, e.ofSentinel = errors.AsType[sentinelError](err)
+		return e
 	}
 	if errors.Is(err, errNoMaster) {
 		return &Error{Kind: KindNoMaster, Detail: errNoMaster.Error()}

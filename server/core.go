@@ -114,16 +114,20 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return upstream.ErrorResult(refusal), nil
 	}
 
-	// Place of reserving the cost: nothing stands here yet.
-
-	answer, ok := c.forward(ctx, upstream.Call{
-		Tool: tool, Body: body, Header: in.header,
-		Traceparent: in.traceparent, Tracestate: in.tracestate,
-	})
+	release, ok := c.upstream.Acquire(tool.Service)
 	if !ok {
 		record.refused = "busy"
 		return busy(tool), nil
 	}
+	defer release()
+
+	// Place of reserving the cost: nothing stands here yet.
+
+	answer := c.upstream.Forward(ctx, upstream.Call{
+		Tool: tool, Body: body, Header: in.header,
+		Traceparent: in.traceparent, Tracestate: in.tracestate,
+	})
+	release() // what comes now, as a store that is slow, is not the service's doing
 	record.answer = answer
 
 	// Place of settling the cost: nothing stands here yet.
@@ -142,18 +146,6 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return reading.NotKept(refusal), nil
 	}
 	return reading.Result(kept), nil
-}
-
-// forward calls a Tool Service in one of its in-flight places; there is no answer
-// when all are taken. The place is free again when the answer is there: what comes
-// after it, as a store that is slow, is not the service's doing.
-func (c *core) forward(ctx context.Context, call upstream.Call) (answer *upstream.Answer, ok bool) {
-	release, ok := c.upstream.Acquire(call.Tool.Service)
-	if !ok {
-		return nil, false
-	}
-	defer release()
-	return c.upstream.Forward(ctx, call), true
 }
 
 // checkArguments bounds the arguments and gives absent ones their meaning.

@@ -1,0 +1,61 @@
+package redisconn
+
+import (
+	"testing"
+	"time"
+)
+
+// TestFlappingIsTold: a Redis that comes and goes each second for an hour fills no
+// log, and the log's last word is how Redis is.
+func TestFlappingIsTold(t *testing.T) {
+	var n news
+	lines, away := 0, false
+	now := start
+	for range 3600 {
+		if n.failed(KindTimeout, now) == isAway {
+			lines, away = lines+1, true
+		}
+		now = now.Add(time.Second / 2)
+		if n.recovered() {
+			lines, away = lines+1, false
+		}
+		if away {
+			t.Fatal("the log says that Redis is away, and it is back")
+		}
+		now = now.Add(time.Second / 2)
+	}
+	if least, most := 2*60, 2*(60+someLines); lines < least || lines > most {
+		t.Errorf("%d lines, want %d to %d", lines, least, most)
+	}
+
+	// An outage that stays is told of, however many there were.
+	for try := 0; n.failed(KindTimeout, now) != isAway; try++ {
+		if now = now.Add(time.Second); try > 60 {
+			t.Fatal("an outage that stays is never told of")
+		}
+	}
+}
+
+func TestReasonsAndRefusalsThatAreTold(t *testing.T) {
+	var n news
+	for i, want := range []bool{true, false, false} {
+		if n.refused(start.Add(time.Duration(i)*time.Second)) != want {
+			t.Errorf("refusal %d: told %v, want %v", i, !want, want)
+		}
+	}
+	if !n.refused(start.Add(2 * time.Minute)) {
+		t.Error("a refusal two minutes later is not told of")
+	}
+	for i, want := range []int{isAway, anotherReason, nothingNew} {
+		kind := []Kind{KindConnect, KindLoading, KindConnect}[i]
+		if got := n.failed(kind, start); got != want {
+			t.Errorf("%s: %d, want %d", kind, got, want)
+		}
+	}
+	if n.refused(start.Add(time.Hour)) {
+		t.Error("a refusal is told of while the log says that Redis is away")
+	}
+	if !n.recovered() || n.recovered() {
+		t.Error("the end of an outage is to be told once")
+	}
+}
