@@ -27,8 +27,7 @@ func readText(t *testing.T, path ...string) string {
 func TestTheReplicasExampleIsGood(t *testing.T) {
 	file := filepath.Join("docs", "examples", "replicas.yaml")
 	env := []string{"PORTAL_TOKEN=token", "TOLLGATE_REDIS_URL=rediss://tollgate:PASSWORD@redis.example.internal:6380/0"}
-	key, _ := testKey("k1", '1')
-	if o := (command{args: []string{"check", "--config", file}, env: append(env, "TOLLGATE_HANDLE_KEYS="+key)}).run(t); o.code != 0 {
+	if o := (command{args: []string{"check", "--config", file}, env: append(env, "TOLLGATE_HANDLE_KEYS="+handleKey("k1"))}).run(t); o.code != 0 {
 		t.Errorf("exit code %d\n%s", o.code, o.stderr)
 	}
 	if o := (command{args: []string{"check", "--config", file}, env: append(env, "TOLLGATE_HANDLE_KEYS=BASE64")}).run(t); o.code != exitFailed || !strings.Contains(o.stderr, "TOLLGATE_HANDLE_KEYS: key number 1") {

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -284,9 +283,7 @@ func redisFailsCold(tr *redisTrial, f redisFault) {
 	tr.holds(steadyKey, "steady.ping")
 	tr.holds(portalKey, "claims", "steady")
 	n, warnings := f.outages()
-	if f.well { // as many as were read: nobody has to when the origins are fast
-		warnings = append(warnings, slices.Repeat([]string{copyDefect}, strings.Count(tr.g.stderr.text(), copyDefect))...)
-	}
+	tr.mayReadCopies = f.well // nobody has to when the origins are fast
 	tr.warned(n, warnings...)
 }
 

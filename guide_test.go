@@ -17,10 +17,27 @@ import (
 	"tollgate/server/upstream"
 )
 
-// shop is the Tool Service of the guide's section on state: it answers what the
-// guide says and keeps what it was sent last.
+// basketAdd is the handler that the guide shows.
+func basketAdd(w http.ResponseWriter, r *http.Request) {
+	var call struct {
+		Basket struct { // the state, in the place of the handle
+			Articles []string `json:"articles"`
+		} `json:"basket"`
+		Article string `json:"article"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&call); err != nil || len(call.Basket.Articles) >= 100 {
+		http.Error(w, "no basket, or a full one", http.StatusUnprocessableEntity) // the state stays as it was
+		return
+	}
+	call.Basket.Articles = append(call.Basket.Articles, call.Article)
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{"basket": call.Basket, "count": len(call.Basket.Articles)})
+}
+
+// shop is the Tool Service of the guide's section on state. It keeps what it was
+// sent last.
 type shop struct {
-	manifest, answer string
+	manifest string
 
 	mu   sync.Mutex
 	body string
@@ -38,9 +55,12 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.body = string(body)
 		s.mu.Unlock()
-		io.WriteString(w, s.answer)
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		basketAdd(w, r)
 	}
 }
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 var exchanged = regexp.MustCompile(`(?m)^(the agent calls with|you get|you answer|the agent gets) +(\{.*\})$`)
 
@@ -55,7 +75,15 @@ func TestTheGuidesStateIsWhatHappens(t *testing.T) {
 	if len(said) != 4 || manifest == nil {
 		t.Fatalf("the guide has %d lines of the exchange", len(said))
 	}
-	service := &shop{manifest: manifest[1], answer: said["you answer"]}
+	if code := goBlock.FindStringSubmatch(section); code == nil || !strings.Contains(readText(t, "guide_test.go"), "\n"+code[1]) {
+		t.Error("the guide does not show the handler as it is here")
+	}
+	answer := httptest.NewRecorder()
+	basketAdd(answer, httptest.NewRequest(http.MethodPost, "/mcp/basket_add", strings.NewReader(said["you get"])))
+	if got := strings.TrimSpace(answer.Body.String()); got != said["you answer"] {
+		t.Errorf("the handler answers %s, the guide says %s", got, said["you answer"])
+	}
+	service := &shop{manifest: manifest[1]}
 	origin := httptest.NewServer(service)
 	defer origin.Close()
 

@@ -12,7 +12,8 @@ import (
 )
 
 // TestServeStartsWithoutKeysAndRedis: it refuses just the Tool Services that need
-// what it does not have, says where to get it, and serves everything else.
+// what it does not have, says where to get it, and serves everything else. check
+// says the same without serving.
 func TestServeStartsWithoutKeysAndRedis(t *testing.T) {
 	world, redis := newStateWorld(t), redistest.Start(t)
 	const noKeys, noStore = "handle_keys_missing", "no_state_store"
@@ -22,34 +23,21 @@ func TestServeStartsWithoutKeysAndRedis(t *testing.T) {
 		refused map[string][]string // a Tool Service, and the reasons there may be
 		warns   []string
 	}{
-		"nothing":         {"", "", map[string][]string{"counters": {noKeys, noStore}, "basket": {noStore}}, nil},
-		"no keys":         {"", atRedis(redis.URL()), map[string][]string{"counters": {noKeys}}, nil},
-		"no store":        {handleKey("k1"), "", map[string][]string{"counters": {noStore}, "basket": {noStore}}, nil},
-		"both":            {handleKey("k1"), atRedis(redis.URL()), nil, nil},
-		"as if they were": {"", "handles: {ephemeralKeys: true, memoryStore: true}", nil, []string{ephemeralWarning, memoryWarning}},
+		"nothing":                {"", "", map[string][]string{"counters": {noKeys, noStore}, "basket": {noStore}}, nil},
+		"no keys":                {"", atRedis(redis.URL()), map[string][]string{"counters": {noKeys}}, nil},
+		"no store":               {handleKey("k1"), "handles: {ephemeralKeys: true}", map[string][]string{"counters": {noStore}, "basket": {noStore}}, nil},
+		"both":                   {handleKey("k1"), atRedis(redis.URL()), nil, nil},
+		"both, and the switches": {handleKey("k1"), atRedis(redis.URL()) + "\nhandles: {ephemeralKeys: true, memoryStore: true}", nil, nil},
+		"as if they were":        {"", "handles: {ephemeralKeys: true, memoryStore: true}", nil, []string{warnsKeyEnds, warnsStatesEnd}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := world.gateway(t, test.keys, test.more)
 			g.do(t, "plant", "telemetry_projects", `{}`)
-			for service, tools := range map[string][]string{
-				"counters": {"counter.signed.create", "counter.stored.create", "counter.memory.create"},
-				"basket":   {"basket.create"},
-			} {
-				for _, tool := range tools {
-					a, err := g.ask(true, "state", tool, `{}`)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if served := a.Result != nil && !a.Result.IsError; served != (test.refused == nil) { // a route needs all its Tool Services to begin with
-						t.Errorf("%s of %s: status %d, %s", tool, service, a.status, a.raw)
-					}
-				}
+			g.servesStates(t, test.refused == nil) // a route needs all its Tool Services to begin with
+			for _, service := range []string{"counters", "basket"} {
 				checkRefusal(t, g, service, test.refused[service])
 			}
-			if test.refused == nil {
-				g.runOneChain(t)
-			}
-			for _, part := range []string{ephemeralWarning, memoryWarning} {
+			for _, part := range []string{warnsKeyEnds, warnsStatesEnd} {
 				want := 0
 				if slices.Contains(test.warns, part) {
 					want = 1
@@ -58,15 +46,41 @@ func TestServeStartsWithoutKeysAndRedis(t *testing.T) {
 					t.Errorf("the log warns %d times with %q, want %d: %q", len(lines), part, want, lines)
 				}
 			}
+			check := command{args: []string{"check", "--live", "--config", world.config(t, test.more)}, env: []string{"TOLLGATE_HANDLE_KEYS=" + test.keys}}.run(t)
+			if good := check.code == 0; good != (test.refused == nil) {
+				t.Errorf("check: exit code %d, %s%s", check.code, check.stdout, check.stderr)
+			}
+			for service := range test.refused {
+				if !strings.Contains(check.stdout, "service:"+service) {
+					t.Errorf("check does not speak of %s: %s", service, check.stdout)
+				}
+			}
 		})
 	}
 }
 
-// runOneChain takes both kinds of state through their lives.
-func (g *gateway) runOneChain(t *testing.T) {
+// servesStates holds that the tools of the route state are served, or that they are
+// not.
+func (g *gateway) servesStates(t *testing.T, want bool) {
 	t.Helper()
+	for _, tool := range []string{"counter.signed.create", "counter.stored.create", "counter.memory.create", "basket.create"} {
+		var a stateful
+		onceRedisIsInTime(func() string {
+			var err error
+			if a, err = g.ask(true, "state", tool, `{}`); err != nil {
+				t.Fatal(err)
+			}
+			return a.raw
+		})
+		if served := a.Result != nil && !a.Result.IsError; served != want {
+			t.Errorf("%s: status %d, %s", tool, a.status, a.raw)
+		}
+	}
+	if !want {
+		return
+	}
 	for _, mode := range []string{"signed", "stored"} {
-		if fault := runChain([]*gateway{g}, mode, 1); fault != "" {
+		if fault := onceRedisIsInTime(func() string { return runChain([]*gateway{g}, mode, 1) }); fault != "" {
 			t.Errorf("%s: %s", mode, fault)
 		}
 	}

@@ -130,7 +130,7 @@ func TestStdioKeepsStatesWhileItRuns(t *testing.T) {
 			}
 			one.end(t)
 			other.end(t)
-			for part, want := range map[string]int{ephemeralWarning: 1, memoryWarning: 1, "": 2} {
+			for part, want := range map[string]int{warnsKeyEnds: 1, warnsStatesEnd: 1, "": 2} {
 				if lines := warningsIn(one.stderr.text(), part); len(lines) != want {
 					t.Errorf("stderr warns %d times with %q, want %d: %q", len(lines), part, want, lines)
 				}
@@ -153,14 +153,8 @@ func TestStdioKeepsStatesWhileItRuns(t *testing.T) {
 			t.Errorf("in another process with the same key: %s", a.raw)
 		}
 		one.end(t)
-		if lines := warningsIn(one.stderr.text(), ephemeralWarning); len(lines) != 0 {
+		if lines := warningsIn(one.stderr.text(), warnsKeyEnds); len(lines) != 0 {
 			t.Errorf("stderr warns: %q", lines)
 		}
 	})
 }
-
-// What is warned of: a key and a store that end with the process.
-const (
-	ephemeralWarning = "signed by a key that ends with this process"
-	memoryWarning    = "stored in the memory of this process"
-)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -14,171 +13,161 @@ import (
 	"tollgate/redistest"
 )
 
+// A tampering is a gateway of which everything is kept that may show a handle or a
+// state.
+type tampering struct {
+	world   *stateWorld
+	g       *gateway
+	traces  *traceCollector
+	state   string // of every handle here
+	secrets pieces
+}
+
 // TestTamperedHandlesAreNotValid: whatever is wrong with a handle, the answer is one
 // and the same to the byte, no Tool Service hears of it, and nothing of a handle or
 // of a state is in anything the gateway shows to anybody else.
 func TestTamperedHandlesAreNotValid(t *testing.T) {
-	world, redis, traces := newStateWorld(t), redistest.Start(t), newTraceCollector(t)
-	g := serve(t, command{
-		args: []string{"--log-level", "debug", "--config", world.config(t, atRedis(redis.URL()), fmt.Sprintf("telemetry: {otlpEndpoint: %q}", traces.url))},
+	redis := redistest.Start(t)
+	w := &tampering{world: newStateWorld(t), traces: newTraceCollector(t), state: randomText(40), secrets: make(pieces)}
+	w.g = serve(t, command{
+		args: []string{"--log-level", "debug", "--config", w.world.config(t, atRedis(redis.URL()), fmt.Sprintf("telemetry: {otlpEndpoint: %q}", w.traces.url))},
 		env:  []string{"TOLLGATE_HANDLE_KEYS=" + handleKey("k1") + "," + handleKey("k2")},
 	})
-	stranger := world.gateway(t, handleKey("k9"), memoryStore)
+	w.secrets.add("the state", w.state)
+	w.secrets.addBase64("the state", w.state)
+	note, memo := w.write(t, w.g, "note_write"), w.write(t, w.g, "memo_write")
+	foreign := w.write(t, w.world.gateway(t, handleKey("k9"), memoryStore), "note_write")
+	fresh, stale := w.write(t, w.g, "note_brief"), w.write(t, w.g, "memo_brief") // one second from here
 
-	state := randomText(40)
-	secrets := make(pieces)
-	secrets.add("the state", state)
-	secrets.addBase64("the state", state)
-	write := func(tool string) string {
-		made := g.do(t, "notes", tool, `{"text":`+quoted(state)+`}`).Sticker
-		secrets.add("a handle of "+tool, made)
-		return made
-	}
-	note, memo := write("note_write"), write("memo_write")
-	foreign := stranger.do(t, "notes", "note_write", `{"text":`+quoted(state)+`}`).Sticker
-	secrets.add("a handle of the stranger's", foreign)
-	fresh, stale := write("note_brief"), write("memo_brief") // one second from here
-
-	t.Run("valid", func(t *testing.T) {
-		for tool, handle := range map[string]string{"note_read": note, "memo_read": memo} {
-			if a := g.do(t, "notes", tool, stickerIs(handle)); a.Text != state {
-				t.Errorf("%s: %s", tool, a.raw)
-			}
+	for tool, handle := range map[string]string{"note_read": note, "memo_read": memo} {
+		if a := w.g.do(t, "notes", tool, stickerIs(handle)); a.Text != w.state {
+			t.Errorf("%s: %s", tool, a.raw)
 		}
-	})
+	}
+	t.Run("tampered", func(t *testing.T) { w.refusesTampered(t, note, memo, foreign) })
+	t.Run("expired", func(t *testing.T) { w.refusesExpired(t, fresh, stale) })
+	t.Run("unclear results", w.hidesUnclearResults)
+	t.Run("nothing is shown", w.showsNothing)
+}
 
-	t.Run("tampered", func(t *testing.T) {
-		unreached := world.unreached()
-		var expected string
-		faults := 0
-		look := func(what, route, tool, handle string) {
-			t.Helper()
-			if faults > 5 {
-				return
-			}
-			a, err := g.askOver(http.DefaultClient, true, route, tool, stickerIs(handle))
-			if err != nil {
+// write makes a handle of the state.
+func (w *tampering) write(t *testing.T, g *gateway, tool string) string {
+	t.Helper()
+	made := g.do(t, "notes", tool, `{"text":`+quoted(w.state)+`}`).Sticker
+	w.secrets.add("a handle of "+tool, made)
+	return made
+}
+
+func (w *tampering) refusesTampered(t *testing.T, note, memo, foreign string) {
+	defer w.world.unreached()(t)
+	var expected string
+	look := func(what, route, tool, handle string) {
+		t.Helper()
+		var a stateful
+		onceRedisIsInTime(func() string {
+			var err error
+			if a, err = w.g.askOver(http.DefaultClient, true, route, tool, stickerIs(handle)); err != nil {
 				t.Fatal(err)
 			}
-			if expected == "" {
-				a.wantRefused(t, what, notValidSticker)
-				expected = a.raw
-			}
-			if a.status != 200 || a.raw != expected {
-				faults++
-				t.Errorf("%s: status %d, %.600s\nwant %s", what, a.status, a.raw, expected)
-			}
+			return a.raw
+		})
+		if expected == "" {
+			a.wantRefused(t, what, notValidSticker)
+			expected = a.raw
 		}
-		for kind, handles := range map[string]map[string]string{
-			"note": tampered(note, foreign),
-			"memo": tampered(memo, "s1."+base64.RawURLEncoding.EncodeToString([]byte("made up, 16 byte"))),
-		} {
-			turn := 0
-			for what, handle := range handles {
-				tool := kind + []string{"_read", "_append"}[turn%2]
-				look(tool+": "+what, "notes", tool, handle)
-				turn++
-			}
+		if a.status != 200 || a.raw != expected {
+			t.Errorf("%s: status %d, %.600s\nwant %s", what, a.status, a.raw, expected)
 		}
-		for kind, handle := range map[string]string{"note": note, "memo": memo} {
-			look("another route: "+kind, "copy", kind+"_read", handle)
-			look("another service: "+kind, "notes", "other_"+kind+"_read", handle)
-		}
-		look("the other mode", "notes", "note_read", memo)
-		look("the other mode", "notes", "memo_read", note)
-		unreached(t)
-	})
+	}
+	for what, handle := range tampered(note, foreign) {
+		look("note: "+what, "notes", "note_read", handle)
+	}
+	for what, handle := range tampered(memo, "s1."+base64.RawURLEncoding.EncodeToString([]byte("made up, 16 byte"))) {
+		look("memo: "+what, "notes", "memo_append", handle)
+	}
+	for kind, handle := range map[string]string{"note": note, "memo": memo} {
+		look("another route: "+kind, "copy", kind+"_read", handle)
+		look("another service: "+kind, "notes", "other_"+kind+"_read", handle)
+	}
+	look("the other mode", "notes", "note_read", memo)
+	look("the other mode", "notes", "memo_read", note)
+}
 
-	t.Run("expired", func(t *testing.T) {
-		for tool, handle := range map[string]string{"note_read": fresh, "memo_read": stale} {
-			var a stateful
-			for late := time.Now().Add(patience); ; {
-				if a = g.try(t, "notes", tool, stickerIs(handle)); a.Result.IsError || time.Now().After(late) {
-					break
-				}
-				time.Sleep(20 * time.Millisecond) // between two looks
+func (w *tampering) refusesExpired(t *testing.T, fresh, stale string) {
+	for tool, handle := range map[string]string{"note_read": fresh, "memo_read": stale} {
+		var a stateful
+		for late := time.Now().Add(patience); ; {
+			if a = w.g.again(t, "notes", tool, stickerIs(handle)); a.Result.IsError || time.Now().After(late) {
+				break
 			}
-			a.wantRefused(t, tool, expiredSticker)
-			g.try(t, "copy", tool, stickerIs(handle)).wantRefused(t, tool+", expired and of another route", notValidSticker)
+			time.Sleep(20 * time.Millisecond) // between two looks
 		}
-		mac := fresh[len(fresh)-10:]
-		other := strings.TrimSuffix(fresh, mac) + strings.Map(nextLetter, mac)
-		g.try(t, "notes", "note_read", stickerIs(other)).wantRefused(t, "expired and tampered with", notValidSticker)
-	})
+		a.wantRefused(t, tool, expiredSticker)
+		w.g.again(t, "copy", tool, stickerIs(handle)).wantRefused(t, tool+", expired and of another route", notValidSticker)
+	}
+	mac := fresh[len(fresh)-10:]
+	other := strings.TrimSuffix(fresh, mac) + strings.Map(nextLetter, mac)
+	w.g.try(t, "notes", "note_read", stickerIs(other)).wantRefused(t, "expired and tampered with", notValidSticker)
+}
 
-	t.Run("unclear results", func(t *testing.T) {
-		for _, mode := range []string{"signed", "stored"} {
-			for _, as := range []string{"state", "missing", "twice", "case", "nested", "array", "text", "error", "rich", "rich-error"} {
-				a := g.try(t, "state-lab", "keep."+mode+".write", fmt.Sprintf(`{"as":%q,"state":{"secret":%q}}`, as, state))
-				secrets.add("a handle made of a result", a.Handle)
-				kept := as == "state" || as == "rich"
-				if kept == a.Result.IsError || kept != (a.Handle != "") {
-					t.Errorf("%s, %s: %s", mode, as, a.raw)
-				}
-				if shown := strings.Contains(a.raw, state); shown && (kept || as == "twice" || as == "case") {
-					t.Errorf("%s, %s: the agent sees the state: %s", mode, as, a.raw)
-				}
+// hidesUnclearResults: a result in which nobody knows what the state is, is not
+// shown.
+func (w *tampering) hidesUnclearResults(t *testing.T) {
+	for _, mode := range []string{"signed", "stored"} {
+		for _, as := range []string{"state", "missing", "twice", "case", "nested", "array", "text", "error", "rich", "rich-error"} {
+			a := w.g.again(t, "state-lab", "keep."+mode+".write", fmt.Sprintf(`{"as":%q,"state":{"secret":%q}}`, as, w.state))
+			w.secrets.add("a handle made of a result", a.Handle)
+			kept := as == "state" || as == "rich"
+			if kept == a.Result.IsError || kept != (a.Handle != "") {
+				t.Errorf("%s, %s: %s", mode, as, a.raw)
+			}
+			if shown := strings.Contains(a.raw, w.state); shown && (kept || as == "twice" || as == "case") {
+				t.Errorf("%s, %s: the agent sees the state: %s", mode, as, a.raw)
 			}
 		}
-	})
+	}
+}
 
-	t.Run("nothing is shown", func(t *testing.T) {
-		for _, path := range []string{"/metrics", "/actuator/health", "/actuator/info", "/actuator/toolBundles", "/actuator/loggers"} {
-			secrets.search(t, path, g.management(t, http.MethodGet, path).body)
-		}
-		g.stop(t) // the last traces leave
-		secrets.search(t, "the log", g.stderr.text()+g.stdout.text())
-		secrets.search(t, "the traces", traces.received())
-		if lines := g.warnings(""); len(lines) != 1 || !strings.Contains(lines[0], unknownKeyWarning) {
-			t.Errorf("the log should warn once, of unknown keys: %q", lines)
-		}
-	})
+// showsNothing ends the gateway and looks at all that it gave to others than the
+// agent.
+func (w *tampering) showsNothing(t *testing.T) {
+	for _, path := range []string{"/metrics", "/actuator/health", "/actuator/info", "/actuator/toolBundles", "/actuator/loggers"} {
+		w.secrets.search(t, path, w.g.management(t, http.MethodGet, path).body)
+	}
+	w.g.stop(t) // the last traces leave
+	w.secrets.search(t, "the log", w.g.stderr.text()+w.g.stdout.text())
+	w.secrets.search(t, "the traces", w.traces.received())
+	if lines := w.g.warnings(unknownKeyWarning); len(lines) != 1 {
+		t.Errorf("the log should warn once of unknown keys: %q", lines)
+	}
 }
 
 // tampered are handles that look a little like this one, by what was done to it.
 func tampered(handle, madeUp string) map[string]string {
 	all := map[string]string{
-		"empty":           "",
-		"made up":         madeUp,
-		"1 MB":            strings.Repeat("A", 1<<20),
-		"1 MB behind it":  handle + strings.Repeat("A", 1<<20),
-		"1 MB of dots":    strings.Repeat(".", 1<<20),
-		"twice":           handle + handle,
-		"in quotes":       `"` + handle + `"`,
-		"upper case":      strings.ToUpper(handle),
-		"not a handle":    "{}",
-		"null":            "null",
-		"other letters":   "handle \u200bé🚀",
-		"zero byte":       handle + "\x00",
-		"next version":    strings.NewReplacer("h1.", "h2.", "s1.", "s2.").Replace(handle),
-		"capital version": strings.NewReplacer("h1.", "H1.", "s1.", "S1.").Replace(handle),
-		"version alone":   handle[:3],
-		"other key":       strings.Replace(handle, ".k1.", ".k2.", 1),
-		"unknown key":     strings.Replace(handle, ".k1.", ".k3.", 1),
-		"no key":          strings.Replace(handle, ".k1.", "..", 1),
-		"long key":        strings.Replace(handle, ".k1.", "."+strings.Repeat("k", 64)+".", 1),
-	}
-	for what, added := range map[string]string{"padding": "=", "padded": "==", "plus": "+", "slash": "/", "percent": "%3D", "space": " ", "line end": "\n", "carriage return": "\r", "dot": ".", "letter": "A", "field": ".AAAA"} {
-		all[what+" behind it"] = handle + added
-		all[what+" before it"] = added + handle
-		all[what+" inside"] = handle[:8] + added + handle[8:]
-		dot := strings.LastIndexByte(handle, '.') + 1
-		all[what+" before the last part"] = handle[:dot] + added + handle[dot:]
+		"empty":            "",
+		"made up":          madeUp,
+		"1 MB":             strings.Repeat("A", 1<<20),
+		"1 MB behind it":   handle + strings.Repeat("A", 1<<20),
+		"twice":            handle + handle,
+		"half":             handle[:len(handle)/2],
+		"without its end":  handle[:len(handle)-1],
+		"without its head": handle[1:],
+		"version alone":    handle[:3],
+		"next version":     strings.NewReplacer("h1.", "h2.", "s1.", "s2.").Replace(handle),
+		"padding":          handle + "=",
+		"no base64":        handle[:8] + "+" + handle[8:],
+		"line end":         handle + "\n",
+		"other key":        strings.Replace(handle, ".k1.", ".k2.", 1),
+		"unknown key":      strings.Replace(handle, ".k1.", ".k3.", 1),
 	}
 	for n := range len(handle) {
-		all[fmt.Sprintf("first %d bytes", n)] = handle[:n]
-		if n > 0 {
-			all[fmt.Sprintf("without the first %d bytes", n)] = handle[n:]
-		}
-		for _, bit := range []byte{1, 32} { // the result is ASCII
-			flipped := []byte(handle)
-			flipped[n] ^= bit
-			all[fmt.Sprintf("byte %d ^ %d", n, bit)] = string(flipped)
-		}
-		next := []byte(handle)
-		next[n] = byte(nextLetter(rune(next[n]))) // for a last letter: the same bytes, but for bits that mean nothing
-		all[fmt.Sprintf("byte %d is the next letter", n)] = string(next)
+		flipped := []byte(handle)
+		flipped[n] ^= 1 // the result is ASCII
+		all[fmt.Sprintf("byte %d", n)] = string(flipped)
 	}
+	last := len(handle) - 1
+	all["bits that mean nothing"] = handle[:last] + string(nextLetter(rune(handle[last])))
 	for what, one := range all {
 		if one == handle {
 			delete(all, what) // a key's id that a stored handle does not have
@@ -320,19 +309,17 @@ func TestNoMemberSmugglesAState(t *testing.T) {
 
 func refuseSmuggled(t *testing.T, world *stateWorld, kind string, badRequest bool, ask func(tool, arguments string) stateful) {
 	sticker := ask(kind+"_write", `{"text":"true"}`).Sticker
+	unreached := world.unreached()
 	for what, arguments := range smuggled(sticker, `{"text":"false"}`) {
-		for _, tool := range []string{"_read", "_append"} {
-			unreached := world.unreached()
-			a := ask(kind+tool, arguments)
-			if a.Error == nil || a.Error.Code != -32602 || a.Result != nil {
-				t.Errorf("%s, %s: %s", tool, what, a.raw)
-			}
-			if a.status != 0 && (a.status == 400) != badRequest {
-				t.Errorf("%s, %s: status %d", tool, what, a.status)
-			}
-			unreached(t)
+		a := ask(kind+"_append", arguments)
+		if a.Error == nil || a.Error.Code != -32602 || a.Result != nil {
+			t.Errorf("%s: %s", what, a.raw)
+		}
+		if a.status != 0 && (a.status == 400) != badRequest {
+			t.Errorf("%s: status %d", what, a.status)
 		}
 	}
+	unreached(t)
 	if a := ask(kind+"_read", stickerIs(sticker)); a.Text != "true" {
 		t.Errorf("the handle itself: %s", a.raw)
 	}
@@ -341,18 +328,13 @@ func refuseSmuggled(t *testing.T, world *stateWorld, kind string, badRequest boo
 // smuggled are arguments that hold a state besides the handle, or in its place.
 func smuggled(handle, state string) map[string]string {
 	h := quoted(handle)
-	all := make(map[string]string)
-	for _, twin := range []string{"sticker", `\u0073ticker`, `stick\u0065r`, "Sticker", "STICKER", "stickeR", `\u0053ticker`, "ſticker", `\u017fticker`, "stic\u212aer", `stic\u212Aer`, "stİcker"} {
+	all := map[string]string{
+		"twice deep inside": fmt.Sprintf(`{"text":"x","sticker":%s,"more":[{"a":1,"\u0061":2}]}`, h),
+		"instead of it":     fmt.Sprintf(`{"text":"x","Sticker":%s}`, state),
+	}
+	for _, twin := range []string{`stick\u0065r`, "Sticker", `\u017fticker`} {
 		all["first the handle, then "+twin] = fmt.Sprintf(`{"text":"x","sticker":%s,"%s":%s}`, h, twin, state)
 		all["first "+twin+", then the handle"] = fmt.Sprintf(`{"%s":%s,"text":"x","sticker":%s}`, twin, state, h)
-		all["the handle twice, once as "+twin] = fmt.Sprintf(`{"text":"x","sticker":%s,"%s":%[1]s}`, h, twin)
-	}
-	all["twice deep inside"] = fmt.Sprintf(`{"text":"x","sticker":%s,"more":[{"a":1,"\u0061":2}]}`, h)
-	all["instead of it"] = fmt.Sprintf(`{"text":"x","Sticker":%s}`, state)
-	for _, arguments := range all {
-		if !json.Valid([]byte(arguments)) {
-			panic(arguments)
-		}
 	}
 	return all
 }

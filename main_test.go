@@ -301,27 +301,36 @@ func (g *gateway) post(t testing.TB, route, body string, header ...string) answe
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL+"/mcp/"+route, strings.NewReader(body))
+	a, err := postMessage(ctx, http.DefaultClient, g.URL+"/mcp/"+route, body, header...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return a
+}
+
+// postMessage sends one JSON-RPC message. A header is given as name, value, ….
+func postMessage(ctx context.Context, client *http.Client, url, body string, header ...string) (a answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return a, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return a, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		return a, err
 	}
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(data)}
+	a = answer{status: resp.StatusCode, header: resp.Header, body: string(data)}
 	json.Unmarshal(data, &a.message) // a body that is none shows in the assertions
-	return a
+	return a, nil
 }
 
 // modern sends one request of protocol 2026-07-28. params is a JSON object's

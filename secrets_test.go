@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -172,38 +171,36 @@ func (w *talkativeWorld) callWithState(t *testing.T, g *gateway) map[string]stri
 	handles := map[string]string{}
 	for _, mode := range []string{"signed", "stored"} {
 		a := g.modern(t, "claims", "tools/call", "keep-"+mode, fmt.Sprintf(`"name":"keep-%s"`, mode))
-		made := handleInText.FindStringSubmatch(a.body)
-		if made == nil {
-			t.Fatalf("keep-%s makes no handle: status %d, %s", mode, a.status, a.body)
+		read, err := readStateful([]byte(a.body))
+		made := read.Handle
+		if err != nil || made == "" {
+			t.Fatalf("keep-%s makes no handle: %v, status %d, %s", mode, err, a.status, a.body)
 		}
-		handles[mode] = made[1]
-		w.secrets.note("the end of a handle, "+mode, forAgent, made[1][strings.LastIndexByte(made[1], '.')+1:])
+		handles[mode] = made
+		w.secrets.note("the end of a handle, "+mode, forAgent, made[strings.LastIndexByte(made, '.')+1:])
 		w.secrets.search(t, "the answer with a handle", inAnswer, a.body)
-		if a := w.useHandle(t, g, mode, made[1]); !strings.Contains(a.body, `\"used\":true`) {
+		if a := w.useHandle(t, g, mode, made); !strings.Contains(a.body, `\"used\":true`) {
 			t.Errorf("the Tool Service does not get the state: status %d, %s", a.status, a.body)
 		}
 		other := map[string]string{"signed": "stored", "stored": "signed"}[mode]
 		for _, invalid := range []string{
-			made[1][:len(made[1])-1], made[1] + "A", w.secrets.add("something for a handle", forAgent),
-			strings.Replace(made[1], ".signs.", ".verifies.", 1) + " ",
-			strings.Replace(made[1], ".signs.", "."+w.secrets.addName("a key's id", forAgent)+".", 1),
+			made[:len(made)-1], made + "A", w.secrets.add("something for a handle", forAgent),
+			strings.Replace(made, ".signs.", ".verifies.", 1) + " ",
+			strings.Replace(made, ".signs.", "."+w.secrets.addName("a key's id", forAgent)+".", 1),
 		} {
-			if mode == "stored" && invalid == made[1] {
+			if mode == "stored" && invalid == made {
 				continue // there is no key to replace
 			}
 			if a := w.useHandle(t, g, mode, invalid); !strings.Contains(a.body, "not valid here") {
 				t.Errorf("a handle that is not valid: status %d, %s", a.status, a.body)
 			}
 		}
-		if a := w.useHandle(t, g, other, made[1]); !strings.Contains(a.body, "not valid here") {
+		if a := w.useHandle(t, g, other, made); !strings.Contains(a.body, "not valid here") {
 			t.Errorf("a handle of the other mode: status %d, %s", a.status, a.body)
 		}
 	}
 	return handles
 }
-
-// handleInText is a handle in the text of a result.
-var handleInText = regexp.MustCompile(`\{\\"handle\\":\\"([A-Za-z0-9._-]+)\\"\}`)
 
 // useHandle calls a tool with a handle of one mode.
 func (w *talkativeWorld) useHandle(t *testing.T, g *gateway, mode, handle string) answer {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,18 +23,10 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	replicas := newGatewayReplicas(t, (*gatewayReplicas).withRedis)
 	g := replicas.processes[0]
 	seen := map[string]bool{}
-	call := func(tool, arguments string) (text string) {
-		t.Helper()
-		a := g.modern(t, "everything", "tools/call", tool, fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments))
-		if a.status != 200 || a.Error != nil {
-			t.Fatalf("%s: status %d, %s", tool, a.status, a.body)
-		}
-		return contentText(t, a.Result)
-	}
 	fails := func(outcome, tool, arguments string) {
 		t.Helper()
 		before := g.outcomes(t, outcome)
-		text := number.ReplaceAllString(call(tool, arguments), "N")
+		text := number.ReplaceAllString(g.try(t, "everything", tool, arguments).says(), "N")
 		for shown, of := range documented {
 			if of == outcome && strings.HasPrefix(text, shown) {
 				seen[shown] = true
@@ -53,15 +44,15 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	fails("state_too_large", "keep.stored.write", `{"bytes":1048577}`)
 	fails("state_missing", "keep.signed.write", `{"as":"missing"}`)
 	fails("state_ambiguous", "keep.signed.write", `{"as":"twice"}`)
-	handleOf(t, call("keep.signed.write", `{"bytes":700}`)) // the limits of the page are those
-	handleOf(t, call("keep.stored.write", `{"bytes":1048576}`))
-	handle := handleOf(t, call("counter.stored.create", `{}`))
+	g.do(t, "everything", "keep.signed.write", `{"bytes":700}`) // the limits of the page are those
+	g.do(t, "everything", "keep.stored.write", `{"bytes":1048576}`)
+	handle := g.do(t, "everything", "counter.stored.create", `{}`).Handle
 	if len(handle) != 25 {
 		t.Errorf("the page says that a stored handle has 25 characters: %s", handle)
 	}
 	replicas.redis.Kill()
 	fails("state_store_unavailable", "counter.stored.create", `{}`)
-	fails("state_store_unavailable", "counter.stored.read", fmt.Sprintf(`{"handle":%q}`, handle))
+	fails("state_store_unavailable", "counter.stored.read", handleIs(handle))
 	for shown, outcome := range documented {
 		lost := shown == storeAwayUpdate                                                        // another test's: it takes a store that goes during a call
 		if !seen[shown] && !lost && outcome != "handle_expired" && outcome != "state_changed" { // a command of the page shows that
@@ -71,18 +62,6 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	if len(documented) < 8 {
 		t.Errorf("the page has a table of %d errors", len(documented))
 	}
-}
-
-var handleMember = regexp.MustCompile(`"handle":"([^"]+)"`)
-
-// handleOf is the handle in a result's text.
-func handleOf(t *testing.T, text string) string {
-	t.Helper()
-	m := handleMember.FindStringSubmatch(text)
-	if m == nil {
-		t.Fatalf("no handle in %s", text)
-	}
-	return m[1]
 }
 
 // outcomes are the lines of the metric of calls with an outcome.

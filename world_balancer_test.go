@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +17,6 @@ type pool struct {
 	mu       sync.Mutex
 	replicas []poolReplica
 	turn     int
-	dice     *rand.Rand
 	homes    map[string]int // the replica of a client or session
 }
 
@@ -29,7 +27,7 @@ type poolReplica struct {
 }
 
 func newPool(addrs ...string) *pool {
-	p := &pool{dice: rand.New(rand.NewPCG(2026, 7)), homes: map[string]int{}} // seeded: a run is like the other
+	p := &pool{homes: map[string]int{}}
 	for _, addr := range addrs {
 		p.replicas = append(p.replicas, poolReplica{addr: addr})
 	}
@@ -49,15 +47,6 @@ func inTurn(p *pool, _ string) int {
 		}
 	}
 	return 0
-}
-
-// atRandom is what kube-proxy does.
-func atRandom(p *pool, _ string) int {
-	for {
-		if n := p.dice.IntN(len(p.replicas)); !p.replicas[n].gone {
-			return n
-		}
-	}
 }
 
 // sticky gives a client the replica that it had. New clients come in turn.

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -91,25 +91,32 @@ func (c *chain) step(step string) (lost string) {
 			params = fmt.Sprintf(`"name":%q,"arguments":{"handle":%q}`, name, c.handle)
 		}
 	}
-	status, header, body, retried, err := c.send(method, name, params)
+	a, retried, err := c.send(method, name, params)
+	onceRedisIsInTime(func() string { // who is told to try again does
+		if strings.Contains(a.body, storeAway) {
+			a, _, err = c.send(method, name, params)
+			retried = true // nobody knows whether the call before was kept
+		}
+		return a.body
+	})
 	if err != nil {
 		return "connection error"
 	}
-	if status == http.StatusAccepted && step == "initialized" {
+	if a.status == http.StatusAccepted && step == "initialized" {
 		return ""
 	}
-	if status != http.StatusOK {
-		return fmt.Sprintf("HTTP %d %s", status, strings.TrimSpace(string(body)))
+	if a.status != http.StatusOK {
+		return fmt.Sprintf("HTTP %d %s", a.status, strings.TrimSpace(a.body))
 	}
 	if step == "initialize" {
-		c.session = header.Get(sessionHeader)
+		c.session = a.header.Get(sessionHeader)
 		return ""
 	}
-	return c.counted(step, body, retried)
+	return c.counted(step, a.body, retried)
 }
 
 // counted looks at a tool's answer.
-func (c *chain) counted(step string, body []byte, retried bool) (lost string) {
+func (c *chain) counted(step, body string, retried bool) (lost string) {
 	var m struct {
 		Result struct {
 			Content []struct{ Text string }
@@ -117,10 +124,10 @@ func (c *chain) counted(step string, body []byte, retried bool) (lost string) {
 		}
 		Error *struct{ Message string }
 	}
-	err := json.Unmarshal(body, &m)
+	err := json.Unmarshal([]byte(body), &m)
 	switch {
 	case err != nil || m.Error != nil || len(m.Result.Content) != 1:
-		return "HTTP 200 " + string(body)
+		return "HTTP 200 " + body
 	case m.Result.IsError && retried && strings.Contains(m.Result.Content[0].Text, "state changed"):
 		c.count++ // by the call whose answer was lost
 		return ""
@@ -132,7 +139,7 @@ func (c *chain) counted(step string, body []byte, retried bool) (lost string) {
 		Count  int
 	}
 	if err := json.Unmarshal([]byte(m.Result.Content[0].Text), &counter); err != nil {
-		return "HTTP 200 " + string(body)
+		return "HTTP 200 " + body
 	}
 	if counter.Handle != "" {
 		c.handle = counter.Handle
@@ -152,10 +159,10 @@ func (c *chain) counted(step string, body []byte, retried bool) (lost string) {
 
 // send posts a message, and once more after a connection error: not at once, when
 // the replica may be about to die still.
-func (c *chain) send(method, name, params string) (status int, header http.Header, body []byte, retried bool, err error) {
+func (c *chain) send(method, name, params string) (a answer, retried bool, err error) {
 	for _, retried = range []bool{false, true} {
-		if status, header, body, err = c.post(method, name, params); err == nil {
-			return status, header, body, retried, nil
+		if a, err = c.post(method, name, params); err == nil {
+			return a, retried, nil
 		}
 		if retried {
 			break
@@ -165,10 +172,10 @@ func (c *chain) send(method, name, params string) (status int, header http.Heade
 			<-c.settled
 		}
 	}
-	return 0, nil, nil, true, err
+	return a, true, err
 }
 
-func (c *chain) post(method, name, params string) (int, http.Header, []byte, error) {
+func (c *chain) post(method, name, params string) (answer, error) {
 	id := `"id":1,`
 	if strings.HasPrefix(method, "notifications/") {
 		id = ""
@@ -177,29 +184,16 @@ func (c *chain) post(method, name, params string) (int, http.Header, []byte, err
 		params = strings.TrimPrefix(params+","+modernMeta, ",")
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0",%s"method":%q,"params":{%s}}`, id, method, params)
-	req, err := http.NewRequest(http.MethodPost, c.url+c.path, strings.NewReader(body))
-	if err != nil {
-		return 0, nil, nil, err
+	var header []string
+	if c.session != "" {
+		header = append(header, sessionHeader, c.session)
 	}
-	req.GetBody = nil // the transport itself repeats nothing
-	header := map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", sessionHeader: c.session}
 	if c.modern {
-		header["MCP-Protocol-Version"], header["Mcp-Method"], header["Mcp-Name"] = "2026-07-28", method, name
+		header = append(header, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name)
 	} else if method != "initialize" {
-		header["MCP-Protocol-Version"] = "2025-11-25"
+		header = append(header, "MCP-Protocol-Version", "2025-11-25")
 	}
-	for name, value := range header {
-		if value != "" {
-			req.Header.Set(name, value)
-		}
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return 0, nil, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, resp.Header, answer, err
+	return postMessage(context.Background(), c.http, c.url+c.path, body, header...)
 }
 
 // A crowd is many chains of one kind.
