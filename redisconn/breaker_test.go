@@ -100,10 +100,10 @@ func TestBreakerRelapse(t *testing.T) {
 		{"of a cluster", firstPause, 0, reads, []time.Duration{1, 1, 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b, now := down(t, KindTimeout), start
+			b := down(t, KindTimeout)
 			b.longest = test.longest
 			for i, want := range test.want {
-				now = b.retryAt
+				now := b.retryAt
 				if !b.succeeded(mustAdmit(t, b, stores, now), now) {
 					t.Fatal("the probe's success is no recovery")
 				}
