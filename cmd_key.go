@@ -23,7 +23,9 @@ func (c keyHandleCmd) Run(std streams) error {
 	if err != nil {
 		return &usageError{"--id: " + err.Error()}
 	}
-	fmt.Fprintln(std.out, key)
+	if _, err := fmt.Fprintln(std.out, key); err != nil {
+		return err // a full disk must not pass for a file with a key
+	}
 	fmt.Fprint(std.errors, keyHint)
 	return nil
 }

@@ -29,7 +29,7 @@ func TestStoredStatesWhileRedisIsAway(t *testing.T) {
 			// It goes while a call is at the Tool Service.
 			update := world.hold(t, g, "notes", "memo_append", fmt.Sprintf(`{"sticker":%q,"text":"b"}`, memo.Sticker))
 			outage.begin(redis)
-			update().wantRefused(t, "an update under way", storeAwayUpdate)
+			update().wantRefused(t, "an update under way", updateUnknown)
 
 			for range 20 {
 				if t.Failed() {

@@ -184,7 +184,7 @@ func TestCallKeepsStatesInRedis(t *testing.T) {
 		onceRedisIsInTime(func() string {
 			o = command{args: args, env: []string{"TOLLGATE_HANDLE_KEYS=" + key}}.run(t)
 			if len(arguments) > 0 {
-				return strings.ReplaceAll(o.stdout, storeAwayOut, "") // the state may have changed
+				return strings.ReplaceAll(o.stdout, updateUnknown, "") // the state may have changed
 			}
 			return o.stdout
 		})

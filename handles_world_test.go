@@ -282,7 +282,7 @@ func (g *gateway) do(t *testing.T, route, tool, arguments string) (a stateful) {
 	onceRedisIsInTime(func() string {
 		a = g.try(t, route, tool, arguments)
 		if strings.Contains(arguments, `"handle":`) || strings.Contains(arguments, `"sticker":`) {
-			return strings.ReplaceAll(a.says(), storeAwayOut, "") // the state may have changed
+			return strings.ReplaceAll(a.says(), updateUnknown, "") // the state may have changed
 		}
 		return a.says()
 	})
@@ -349,10 +349,10 @@ const (
 	notValidHandle  = `The argument "handle": the handle is not valid here; create a new one. Nothing was called.`
 	notValidSticker = `The argument "sticker": the handle is not valid here; create a new one. Nothing was called.`
 	expiredSticker  = `The argument "sticker": the handle expired after 1 s; create a new one. Nothing was called.`
-	storeAway       = `state store unavailable, try again.` // a part of both
+	storeAway       = `state store unavailable` // a part of the following
+	updateUnknown   = `The Tool Service did run, but whether its new state was kept is not known: state store unavailable; read the state before you try again.`
 	storeAwayIn     = `The argument "handle": state store unavailable, try again. Nothing was called.`
 	storeAwayOut    = `The Tool Service did run, but its new state was not kept: state store unavailable, try again.`
-	storeAwayUpdate = `The Tool Service did run, but whether its new state was kept is not known: state store unavailable; read the state before you try again.`
 	stateChanged    = `The Tool Service did run, but its new state was not kept: state changed, read it again.`
 )
 

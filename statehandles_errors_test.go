@@ -54,7 +54,7 @@ func TestTheErrorsOfStateHandlesAreThose(t *testing.T) {
 	fails("state_store_unavailable", "counter.stored.create", `{}`)
 	fails("state_store_unavailable", "counter.stored.read", handleIs(handle))
 	for shown, outcome := range documented {
-		lost := shown == storeAwayUpdate                                                        // another test's: it takes a store that goes during a call
+		lost := shown == updateUnknown                                                          // another test's: it takes a store that goes during a call
 		if !seen[shown] && !lost && outcome != "handle_expired" && outcome != "state_changed" { // a command of the page shows that
 			t.Errorf("the page shows what was not seen: %s", shown)
 		}

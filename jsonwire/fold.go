@@ -1,13 +1,16 @@
 package jsonwire
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
 )
 
 // Lookalikes are the names of members that are not this name, but are to a reader that
-// ignores case, as the libraries of many servers can: who gets "handle" as well as
-// "Handle" may take either. It is nil when there are none.
+// ignores case or what follows a NUL, as the libraries of many servers do: who gets
+// "handle" as well as "Handle" may take either. It is nil when there are none.
 func Lookalikes(members []Member, name string) (found []string) {
 	for _, member := range members {
 		if member.Name != name && sameFolded(member.Name, name) {
@@ -18,19 +21,28 @@ func Lookalikes(members []Member, name string) (found []string) {
 }
 
 // sameFolded reports whether two member names are one and the same to some reader
-// that ignores case. It goes further than [strings.EqualFold], to which i, I, İ
-// and ı (with a dot and without) are not all equal: they are to readers that compare
-// the upper case, or the lower one.
+// that ignores case. It goes further than [strings.EqualFold]:
+//
+//   - i, I, İ and ı (with a dot and without) are equal to readers that compare the
+//     upper case, or the lower one;
+//   - ß and SS, or the ligature ﬆ and ST, are to those that compare whole strings;
+//   - what follows a NUL is not there for readers that keep names as C does.
 func sameFolded(a, b string) bool {
-	for len(a) > 0 && len(b) > 0 {
-		x, n := utf8.DecodeRuneInString(a)
-		y, m := utf8.DecodeRuneInString(b)
-		if x != y && folded(x) != folded(y) {
+	a, _, _ = strings.Cut(a, "\x00")
+	b, _, _ = strings.Cut(b, "\x00")
+	if isASCII(a) && isASCII(b) {
+		return strings.EqualFold(a, b) // as nearly all are
+	}
+	return strings.Map(folded, a) == strings.Map(folded, b) || cases.Fold().String(a) == cases.Fold().String(b)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
 			return false
 		}
-		a, b = a[n:], b[m:]
 	}
-	return a == b
+	return true
 }
 
 // folded goes by way of the upper case, which brings together letters with two

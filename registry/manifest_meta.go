@@ -30,6 +30,7 @@ func (c *checker) meta(o object, tool *Tool) {
 	tool.Path = c.path(meta)
 	tool.Streams = c.boolean(meta, "streams", false)
 	tool.Cost = c.cost(meta, tool.InputSchema)
+	c.spelling(meta, "state")
 	tool.State = c.state(meta, tool)
 	c.unknown(meta, "version", "timeoutMillis", "enabled", "path", "streams", "cost", "state")
 }

@@ -2,7 +2,10 @@ package registry
 
 import (
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tollgate/jsonwire"
 )
@@ -11,8 +14,10 @@ const (
 	defaultStateTTL = 3600  // seconds a state is kept when its tool does not say
 	maxStateTTL     = 86400 // seconds; what lives longer belongs into a database of the service
 
-	// adviseHandle is the length in characters that a handle may well have.
-	adviseHandle = 128
+	// The lengths in characters that a signed handle may well have, and that a stored
+	// one has.
+	adviseSigned = 128
+	adviseStored = 25
 )
 
 // state reads what a tool keeps between calls.
@@ -25,6 +30,7 @@ func (c *checker) state(meta object, tool *Tool) *StateRule {
 	if !ok {
 		return nil
 	}
+	c.spelling(state, stateMembers...)
 	const modes = `"signed" (the state travels inside the handle) or "stored" (it lies in the gateway's store)`
 	mode, ok := c.requiredText(state, "mode", modes)
 	if ok && mode != string(SignedState) && mode != string(StoredState) {
@@ -42,10 +48,22 @@ func (c *checker) state(meta object, tool *Tool) *StateRule {
 	if ttl := state.optional("ttlSeconds"); ttl != nil && state.optional("field") == nil {
 		c.advise(state.at.member("ttlSeconds"), `has no effect: without "field" the tool only reads, and reading does not prolong a state`)
 	}
-	c.stateArgument(state.at.member("argument"), tool.InputSchema, rule.Argument)
+	c.stateArgument(state.at.member("argument"), tool.InputSchema, rule)
 	c.stateField(state.at.member("field"), tool.OutputSchema, rule.Field)
-	c.unknown(state, "mode", "ttlSeconds", "field", "argument")
+	c.unknown(state, stateMembers...)
 	return rule
+}
+
+var stateMembers = []string{"mode", "ttlSeconds", "field", "argument"}
+
+// spelling refuses members that are those of a state in another case. Others that are
+// not known are ignored; of these, a state that nobody may see would be shown.
+func (c *checker) spelling(o object, names ...string) {
+	for _, name := range names {
+		for _, other := range jsonwire.Lookalikes(o.members, name) {
+			c.breach(o.at.member(other), "must be spelled %s", quoted(name))
+		}
+	}
 }
 
 // stateName is an optional name, "" when absent.
@@ -57,9 +75,14 @@ func (c *checker) stateName(state object, name, want string) string {
 	text, _ := jsonwire.Text(value)
 	if text == "" {
 		c.wrong(state, name, want)
+	} else if strings.ContainsFunc(text, unreadable) {
+		c.breach(state.at.member(name), "is %s, which has characters that not every reader of JSON keeps; it must be %s", quoted(text), want)
 	}
 	return text
 }
+
+// unreadable reports control characters and what stands for invalid ones.
+func unreadable(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }
 
 func (c *checker) stateTTL(state object) time.Duration {
 	seconds := int64(defaultStateTTL)
@@ -76,7 +99,8 @@ func (c *checker) stateTTL(state object) time.Duration {
 
 // stateArgument checks that agents learn of the argument, and that it is a string:
 // arguments are validated as the agent sends them, with the handle in that place.
-func (c *checker) stateArgument(at *place, input []byte, name string) {
+func (c *checker) stateArgument(at *place, input []byte, rule *StateRule) {
+	name := rule.Argument
 	if name == "" || input == nil {
 		return
 	}
@@ -95,7 +119,11 @@ func (c *checker) stateArgument(at *place, input []byte, name string) {
 		c.advise(at, "names %s, which has an x-mcp-header: handles will stand in the logs of proxies, and whoever has one can use it", quoted(name))
 	}
 	length, _ := jsonwire.Get(declared, "maxLength")
-	if n, ok := parseInteger(length); ok && n < adviseHandle {
+	handle := int64(adviseSigned)
+	if rule.Mode == StoredState {
+		handle = adviseStored
+	}
+	if n, ok := parseInteger(length); ok && n < handle {
 		c.advise(at, "names %s, whose maxLength is %d: handles may well be longer, and are refused then", quoted(name), n)
 	}
 }

@@ -39,6 +39,15 @@ func TestManifestState(t *testing.T) {
 	}
 }
 
+// A state declared under another name would be no state at all: what it is to hide
+// would be shown.
+func TestManifestStateIsSpelledSo(t *testing.T) {
+	for _, name := range []string{"State", "STATE", "ſtate"} {
+		text := toolText(change{"_meta": `{"version":"1.0.0","` + name + `":{"mode":"stored","field":"handle"}}`})
+		runBreaches(t, []breachCase{{name, manifestText(text), []string{`/tools/0/_meta/` + name + `: must be spelled "state"`}}})
+	}
+}
+
 func TestManifestStateBreaches(t *testing.T) {
 	tests := []breachCase{
 		{"of another type", stateText(`"signed"`, `{}`), []string{": must be an object"}},
@@ -48,6 +57,10 @@ func TestManifestStateBreaches(t *testing.T) {
 		{"a mode in another case", stateText(`{"mode":"Signed","field":"f"}`, `{}`), []string{`/mode: is the string "Signed"`}},
 		{"a mode of another type", stateText(`{"mode":true,"field":"f"}`, `{}`), []string{"/mode: is true"}},
 		{"empty names", stateText(`{"mode":"signed","field":"","argument":""}`, `{"":{"type":"string"}}`), []string{"/field: must be the name of the top-level member", "/argument: must be the name of the top-level argument"}},
+		{"members in another case", stateText(`{"mode":"stored","Field":"f","argument":"handle","TTLSeconds":1}`, handleProperty),
+			[]string{`/TTLSeconds: must be spelled "ttlSeconds"`, `/Field: must be spelled "field"`}},
+		{"a name with a control character", stateText(`{"mode":"signed","field":"a\u0000"}`, `{}`), []string{"/field: has characters that not every reader of JSON keeps"}},
+		{"a name with half a character", stateText(`{"mode":"signed","field":"a\ud800"}`, `{}`), []string{"/field: has characters"}},
 		{"names of other types", stateText(`{"mode":"signed","field":1,"argument":["handle"]}`, handleProperty), []string{"/field: is the number 1", "/argument: is an array"}},
 		{"an argument that is not declared", stateText(`{"mode":"signed","argument":"handle"}`, `{"other":{"type":"string"}}`),
 			[]string{`/argument: does not declare; write "handle":{"type":"string"} into its properties`}},
@@ -73,7 +86,10 @@ func TestManifestStateBreaches(t *testing.T) {
 }
 
 func TestLintState(t *testing.T) {
-	const state = `{"mode":"signed","field":"handle","argument":"handle"}`
+	const (
+		state  = `{"mode":"signed","field":"handle","argument":"handle"}`
+		stored = `{"mode":"stored","field":"handle","argument":"handle"}`
+	)
 	output := func(schema string) string {
 		return strings.Replace(stateText(state, handleProperty), `{"`, `{"outputSchema":`+schema+`,"`, 1)
 	}
@@ -82,7 +98,7 @@ func TestLintState(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", stateText(state, handleProperty), nil},
-		{"unknown members", stateText(`{"mode":"signed","field":"f","ttl":5,"Argument":"a"}`, `{}`), []string{`/ttl: did you mean "ttlSeconds"?`, `/Argument: the name is "argument"`}},
+		{"unknown members", stateText(`{"mode":"signed","field":"f","ttl":5}`, `{}`), []string{`/ttl: did you mean "ttlSeconds"?`}},
 		{"a ttl in another unit", stateText(`{"mode":"signed","field":"f","ttlSecond":5,"ttlMillis":5}`, `{}`), []string{`/ttlSecond: did you mean "ttlSeconds"?`, `/ttlMillis: no such member`}},
 		{"a ttl of a tool that changes", stateText(`{"mode":"signed","field":"handle","argument":"handle","ttlSeconds":60}`, handleProperty), nil},
 		{"a ttl of a tool that reads", stateText(`{"mode":"signed","argument":"handle","ttlSeconds":60}`, handleProperty),
@@ -100,6 +116,8 @@ func TestLintState(t *testing.T) {
 		{"an output with a state of some types", output(`{"properties":{"handle":{"type":["object","null"]}}}`), []string{"/field: does not let be a string"}},
 		{"an argument in a header", stateText(state, `{"handle":{"type":"string","x-mcp-header":"Handle"}}`), []string{"/argument: in the logs of proxies"}},
 		{"a short argument", stateText(state, `{"handle":{"type":"string","maxLength":127}}`), []string{"/argument: maxLength is 127"}},
+		{"a short argument of stored state", stateText(stored, `{"handle":{"type":"string","maxLength":24}}`), []string{"/argument: maxLength is 24"}},
+		{"an argument of stored state", stateText(stored, `{"handle":{"type":"string","maxLength":25}}`), nil},
 		{"a long argument", stateText(state, `{"handle":{"type":"string","maxLength":128}}`), nil},
 	} {
 		t.Run(test.what, func(t *testing.T) {

@@ -97,7 +97,7 @@ func (s *callState) out(ctx context.Context, reading *upstream.Reading) (text, r
 		return "", "", nil
 	case found == upstream.StateAmbiguous:
 		s.record.refused = "state_ambiguous"
-		return "", fmt.Sprintf("The Tool Service did run, but its new state was not kept: its result does not have the JSON member %q exactly once, in that spelling.", s.rule.Field), nil
+		return "", fmt.Sprintf("The Tool Service did run, but its new state was not kept: its result has to have the JSON member %q exactly once, in that spelling, and a Content-Type of JSON.", s.rule.Field), nil
 	case found == upstream.StateMissing && s.opened == nil:
 		s.record.refused = "state_missing"
 		return "", fmt.Sprintf("The Tool Service did run, but its result does not have the JSON member %q, the new state.", s.rule.Field), nil

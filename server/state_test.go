@@ -83,7 +83,7 @@ func TestOtherArgumentsStayByteForByte(t *testing.T) {
 		for _, form := range []string{
 			"{ \"z\" : 1.0,\"handle\"  :\t%s , \"a\":9007199254740993, \"e\":1E+2 ,\"u\":\"<>&é\\u00e9\\ud800\", \"n\":null}",
 			`{"\u0068andle":%s,"o":{"handle":"x","Handle":[ ]}}`,
-			`{"handle\u0000":"x","handles":1,"handle":%s}`,
+			`{"handle ":"x","handles":1,"\u0000handle":2,"handle":%s}`,
 		} {
 			for _, handle := range []string{quoted, escaped} {
 				if a := call("put", fmt.Sprintf(form, handle)); a.isError || !a.result {
@@ -109,6 +109,9 @@ func TestNothingPassesForAState(t *testing.T) {
 			{"put", `{"\u0048andle":{"count":9}}`},
 			{"read", `{"state":"VALID","ſtate":{"count":9}}`},
 			{"read", `{"state":"VALID","\u017ftate":{"count":9}}`},
+			{"read", `{"state":"VALID","\ufb06ate":{"count":9}}`},
+			{"put", `{"handle\u0000":{"count":9},"handle":"VALID"}`},
+			{"put", `{"handle\u0000x":{"count":9}}`},
 			{"read", `{"STATE":1}`}, // before the schema, which misses "state"
 		} {
 			valid := call("create", `{}`).handle()

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -68,7 +69,7 @@ func (s *Stored) Open(ctx context.Context, b Binding, handle string) (Opened, er
 	}
 	r, ok := decodeRecord(value)
 	switch {
-	case !ok: // nothing is there, or nothing of ours
+	case !ok, !json.Valid(r.state): // nothing is there, or nothing of ours
 		return Opened{}, invalid(Unknown)
 	case r.binding != b.hash():
 		return Opened{}, invalid(Elsewhere)

@@ -83,7 +83,7 @@ func TestOfManyThatUpdateOneWins(t *testing.T) {
 	const rounds, calls = 20, 16
 	eachStore(t, func(t *testing.T, s probedStore) {
 		k := NewStored(s)
-		handle := create(t, k, here, time.Hour, "start")
+		handle := create(t, k, here, time.Hour, `"start"`)
 		for round := range rounds {
 			from := open(t, k, here, handle)
 			var (
@@ -176,6 +176,8 @@ func TestRecordThatIsNotOurs(t *testing.T) {
 		"more than one":     append(bytes.Clone(record), record...),
 		"a byte at the end": append(bytes.Clone(record), 0),
 		"another form":      bytes.Replace(record, []byte("\x02s1"), []byte("\x02s2"), 1),
+		"two members":       newRecord(here, time.Hour, []byte(`{},"by":{}`)).encode(),
+		"no JSON":           newRecord(here, time.Hour, []byte(`{"count":`)).encode(),
 		"a huge field":      append(bytes.Clone(record[:22]), 0xff, 0xff, 0xff, 0xff, 's', '1'),
 	}
 	for n := 1; n < len(record); n++ {
