@@ -52,7 +52,7 @@ func TestServeStartsWithoutKeysAndRedis(t *testing.T) {
 			}
 			for service := range test.refused {
 				if !strings.Contains(check.stdout, "service:"+service) {
-					t.Errorf("check does not speak of %s: %s", service, check.stdout)
+					t.Errorf("check does not speak of %s: %s%s", service, check.stdout, check.stderr)
 				}
 			}
 		})

@@ -56,8 +56,8 @@ func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 func (p *parts) storesStates() bool {
 	for _, key := range p.registry.DeclaredRoutes() {
 		snapshot, err := p.registry.Current(key)
-		if err != nil {
-			continue // which is reported as it is
+		if err != nil || snapshot == nil {
+			continue // what is wrong with the route is reported as it is
 		}
 		for _, tool := range snapshot.Tools {
 			if tool.State != nil && tool.State.Mode == registry.StoredState {
