@@ -33,7 +33,8 @@ func sameFolded(a, b string) bool {
 	if isASCII(a) && isASCII(b) {
 		return strings.EqualFold(a, b) // as nearly all are
 	}
-	return strings.Map(folded, a) == strings.Map(folded, b) || cases.Fold().String(a) == cases.Fold().String(b)
+	fold := cases.Fold()
+	return fold.String(strings.Map(folded, a)) == fold.String(strings.Map(folded, b)) || fold.String(a) == fold.String(b)
 }
 
 func isASCII(s string) bool {

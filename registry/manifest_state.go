@@ -113,7 +113,7 @@ func (c *checker) stateArgument(at *place, input []byte, rule *StateRule) {
 		c.breach(at, `names %s, which is a handle to agents; its property in inputSchema must say "type":"string", whatever the state is`, quoted(name))
 	}
 	for _, other := range jsonwire.Lookalikes(members, name) {
-		c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which differ from a handle's in case alone are refused, so rename one of them", quoted(name), quoted(other))
+		c.breach(at, "names %s, and inputSchema declares %s as well; calls that have names which some reader takes for a handle's are refused, so rename one of them", quoted(name), quoted(other))
 	}
 	if _, inHeader := jsonwire.Get(declared, headerKeyword); inHeader {
 		c.advise(at, "names %s, which has an x-mcp-header: handles will stand in the logs of proxies, and whoever has one can use it", quoted(name))

@@ -23,8 +23,16 @@ const (
 
 var (
 	errMemoryFull = errors.New("the memory store is full")
-	errLongValue  = errors.New("the value is longer than the limit")
+	errLongValue  = valueFault("too_large")
 )
+
+// valueFault is an error about a value: see [Store].
+type valueFault string
+
+func (f valueFault) Error() string { return "the value cannot be read: " + string(f) }
+
+// ValueFault says what is wrong with the value.
+func (f valueFault) ValueFault() string { return string(f) }
 
 // Memory is a [Store] in the memory of the process, for when there is no Redis:
 // states end with it, and other replicas do not have them. It is bounded: what does

@@ -10,8 +10,10 @@ import (
 // operation bounds its own time. After an error, a value may be stored or not.
 // Implementations are safe for concurrent use.
 type Store interface {
-	// Get returns the value of a key; nil, nil when there is none. One of more than
-	// limit bytes is an error.
+	// Get returns the value of a key; nil, nil when there is none. An error about the
+	// value itself, as one of more than limit bytes, has a method ValueFault() string
+	// that says what is wrong with it in one word; with other errors nobody knows what
+	// is there.
 	Get(ctx context.Context, key string, limit int) ([]byte, error)
 
 	// SetFor stores a value until ttl is over, whatever is there.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 )
@@ -64,7 +65,7 @@ func (s *Stored) Open(ctx context.Context, b Binding, handle string) (Opened, er
 		return Opened{}, invalid(Malformed)
 	}
 	value, err := s.store.Get(ctx, storedPrefix+id, maxRecord)
-	if err != nil {
+	if err != nil && !isValueFault(err) {
 		return Opened{}, storeFailed(ctx, err)
 	}
 	r, ok := decodeRecord(value)
@@ -96,6 +97,16 @@ func (s *Stored) Update(ctx context.Context, from Opened, ttl time.Duration, sta
 		return "", &Error{Kind: Changed, text: "state changed, read it again"}
 	}
 	return from.handle, nil
+}
+
+// isValueFault reports whether the store did as it was asked, and what is there is
+// nothing of ours.
+func isValueFault(err error) bool {
+	fault, ok := errors.AsType[interface {
+		error
+		ValueFault() string
+	}](err)
+	return ok && fault.ValueFault() != ""
 }
 
 // storeFailed is the error of a store that did not do as it was asked.

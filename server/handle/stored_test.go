@@ -166,6 +166,13 @@ func TestStoredHandleThatIsUnknown(t *testing.T) {
 	})
 }
 
+// A key of another kind, or a huge value, is nothing of ours, and no failure of the
+// store.
+func TestValueThatCannotBeRead(t *testing.T) {
+	_, err := NewStored(failing{valueFault("type")}).Open(t.Context(), here, "s1."+randomText())
+	wantError(t, err, Unknown, notValid)
+}
+
 func TestRecordThatIsNotOurs(t *testing.T) {
 	record := newRecord(here, time.Hour, []byte(`{"count":3}`)).encode()
 	values := map[string][]byte{

@@ -39,6 +39,9 @@ func (r *Reading) mayHaveState() bool { return r.tool.State != nil && r.tool.Sta
 // is one all the same, as in JSON that is announced as text, the agent must not see
 // it.
 func (r *Reading) findState() {
+	if !isSuccess(r.answer.Status) {
+		return
+	}
 	switch r.form {
 	case jsonForm:
 		r.state, r.finding = stateIn(r.text, r.tool.State.Field)

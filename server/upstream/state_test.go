@@ -152,17 +152,18 @@ func TestAResourceGetsTheHandle(t *testing.T) {
 func TestFailuresCreateNoState(t *testing.T) {
 	const body = `{"handle":{"n":1}}`
 	for name, answer := range map[string]*Answer{
-		"HTTP 422":       {Status: 422, ContentType: "application/json", Body: []byte(body)},
-		"HTTP 500":       {Status: 500, ContentType: "application/json", Body: []byte(body)},
-		"HTTP 302":       {Status: 302, ContentType: "application/json", Body: []byte(body)},
-		"a time-out":     {Failure: &Failure{Kind: Timeout, Text: "too late"}},
-		"cut short":      {Status: 200, Failure: &Failure{Kind: Reset, Text: "gone"}, ContentType: "application/json", Body: []byte(body)},
-		"rich isError":   richAnswer(`{"content":[],"isError":true,"structuredContent":` + body + `}`),
-		"rich HTTP 500":  {Status: 500, ContentType: callToolResult, Body: []byte(`{"content":[],"structuredContent":` + body + `}`)},
-		"rich, broken":   richAnswer(`{"content":5,"structuredContent":` + body + `}`),
-		"invalid JSON":   answered("application/json", `{"handle":`),
-		"an HTML page":   answered("text/html", "<html>"),
-		"an event strem": answered(eventStream, "data: x\n\n"),
+		"HTTP 422":        {Status: 422, ContentType: "application/json", Body: []byte(body)},
+		"HTTP 500":        {Status: 500, ContentType: "application/json", Body: []byte(body)},
+		"HTTP 302":        {Status: 302, ContentType: "application/json", Body: []byte(body)},
+		"a time-out":      {Failure: &Failure{Kind: Timeout, Text: "too late"}},
+		"cut short":       {Status: 200, Failure: &Failure{Kind: Reset, Text: "gone"}, ContentType: "application/json", Body: []byte(body)},
+		"rich isError":    richAnswer(`{"content":[],"isError":true,"structuredContent":` + body + `}`),
+		"rich HTTP 500":   {Status: 500, ContentType: callToolResult, Body: []byte(`{"content":[],"structuredContent":` + body + `}`)},
+		"rich, broken":    richAnswer(`{"content":5,"structuredContent":` + body + `}`),
+		"invalid JSON":    answered("application/json", `{"handle":`),
+		"an HTML page":    answered("text/html", "<html>"),
+		"an error page":   {Status: 502, ContentType: "text/html", Body: []byte(body)},
+		"an event stream": answered(eventStream, "data: x\n\n"),
 	} {
 		k := &keeping{creating: true}
 		result := k.result(stateTool(), answer)
