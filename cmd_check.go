@@ -58,9 +58,16 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 }
 
 // printKeys shows the fingerprints of the operator's keys, so that those of replicas
-// can be compared before they run. There is nothing to compare in an ephemeral one.
+// can be compared before they run. That there is none is said, too: an operator who
+// set a variable that did not arrive would otherwise see nothing of it. There is
+// nothing to compare in an ephemeral one, which the next process does not have.
 func (s *stateKeeping) printKeys(to io.Writer) {
-	if s.keys == nil || s.keys.Ephemeral() {
+	switch {
+	case s.keys == nil:
+		fmt.Fprintln(to, "handle keys: none")
+		return
+	case s.keys.Ephemeral():
+		fmt.Fprintln(to, "handle keys: none of the operator's; each process makes a random one")
 		return
 	}
 	var shown []string

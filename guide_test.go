@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -38,6 +40,7 @@ func basketAdd(w http.ResponseWriter, r *http.Request) {
 // sent last.
 type shop struct {
 	manifest string
+	answers  map[string]string // of the tools that only answer, by name
 
 	mu   sync.Mutex
 	body string
@@ -45,24 +48,36 @@ type shop struct {
 
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	switch r.URL.Path {
-	case "/tool-manifest":
+	if r.URL.Path == "/tool-manifest" {
 		io.WriteString(w, s.manifest)
-	case "/mcp/basket_create":
-		io.WriteString(w, `{"basket":{"articles":["A-1"]}}`)
-	case "/mcp/basket_add":
-		body, _ := io.ReadAll(r.Body)
-		s.mu.Lock()
-		s.body = string(body)
-		s.mu.Unlock()
-		r.Body = io.NopCloser(strings.NewReader(string(body)))
-		basketAdd(w, r)
+		return
 	}
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	s.body = string(body)
+	s.mu.Unlock()
+	if tool := path.Base(r.URL.Path); tool != "basket_add" {
+		io.WriteString(w, s.answers[tool])
+		return
+	}
+	r.Body = io.NopCloser(strings.NewReader(string(body)))
+	basketAdd(w, r)
+}
+
+// got is what a tool was sent last.
+func (s *shop) got() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.body
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 var exchanged = regexp.MustCompile(`(?m)^(the agent calls with|you get|you answer|the agent gets) +(\{.*\})$`)
+
+// tabled are the rows of the tools that only create or read: what the service gets
+// and answers, and what the agent gets.
+var tabled = regexp.MustCompile("(?m)^\\| `(basket_create|basket_show)` \\| `(.*)` \\| `(.*)` \\| `(.*)` \\|$")
 
 // TestTheGuidesStateIsWhatHappens makes the calls of the guide through a gateway.
 func TestTheGuidesStateIsWhatHappens(t *testing.T) {
@@ -72,9 +87,11 @@ func TestTheGuidesStateIsWhatHappens(t *testing.T) {
 		said[line[1]] = line[2]
 	}
 	manifest := jsonBlock.FindStringSubmatch(section)
-	if len(said) != 4 || manifest == nil {
-		t.Fatalf("the guide has %d lines of the exchange", len(said))
+	rows := tabled.FindAllStringSubmatch(section, -1)
+	if len(said) != 4 || len(rows) != 2 || manifest == nil {
+		t.Fatalf("the guide has %d lines of the exchange, and %d rows", len(said), len(rows))
 	}
+	create, show := rows[0], rows[1]
 	if code := goBlock.FindStringSubmatch(section); code == nil || !strings.Contains(readText(t, "guide_test.go"), "\n"+code[1]) {
 		t.Error("the guide does not show the handler as it is here")
 	}
@@ -83,7 +100,7 @@ func TestTheGuidesStateIsWhatHappens(t *testing.T) {
 	if got := strings.TrimSpace(answer.Body.String()); got != said["you answer"] {
 		t.Errorf("the handler answers %s, the guide says %s", got, said["you answer"])
 	}
-	service := &shop{manifest: manifest[1]}
+	service := &shop{manifest: manifest[1], answers: map[string]string{create[1]: create[3], show[1]: show[3]}}
 	origin := httptest.NewServer(service)
 	defer origin.Close()
 
@@ -96,16 +113,42 @@ func TestTheGuidesStateIsWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := strings.NewReplacer(wanted.Basket, created.Basket)
+	if got := service.got(); got != create[2] || ours.Replace(create[4]) != `{"basket":"`+created.Basket+`"}` {
+		t.Errorf("the guide says of creating %q, but the service gets %s", create, got)
+	}
+	call("basket_add", `{"basket":"`+created.Basket+`","article":"A-1"}`)
 	if got, want := call("basket_add", ours.Replace(said["the agent calls with"])), ours.Replace(said["the agent gets"]); got != want {
 		t.Errorf("the agent gets %s, want %s", got, want)
 	}
-	service.mu.Lock()
-	defer service.mu.Unlock()
-	if service.body != said["you get"] {
-		t.Errorf("the service gets %s, want %s", service.body, said["you get"])
+	if got := service.got(); got != said["you get"] {
+		t.Errorf("the service gets %s, want %s", got, said["you get"])
+	}
+	if got := call("basket_show", `{"basket":"`+created.Basket+`"}`); got != show[4] || service.got() != show[2] {
+		t.Errorf("the guide says of reading %q, but the service gets %s, the agent %s", show, service.got(), got)
 	}
 	if len(wanted.Basket) != len(created.Basket) || wanted.Basket[:3] != created.Basket[:3] {
 		t.Errorf("the guide shows the handle %s, which has another form than %s", wanted.Basket, created.Basket)
+	}
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// TestTheGuidesConfigurationServesState: what somebody pastes to try the guide's
+// tools on one machine serves them, and says that it has no keys.
+func TestTheGuidesConfigurationServesState(t *testing.T) {
+	const shown = "http://127.0.0.1:9001"
+	section := section(t, readText(t, "docs", "tool-service-guide.md"), "## 5. State between calls")
+	config, manifest := yamlBlock.FindStringSubmatch(section), jsonBlock.FindStringSubmatch(section)
+	if config == nil || manifest == nil || !strings.Contains(config[1], shown) {
+		t.Fatal("the guide has no configuration for its manifest")
+	}
+	origin := httptest.NewServer(&shop{manifest: manifest[1]})
+	defer origin.Close()
+	file := filepath.Join(t.TempDir(), "shop.yaml")
+	writeFile(t, file, strings.ReplaceAll(config[1], shown, origin.URL))
+	o := tollgate(t, "check", "--config", file, "--live")
+	if want := "ok: 1 route\n  shop: 3 tools of 1 service\nhandle keys: none\n"; o.code != 0 || o.stdout != want {
+		t.Errorf("exit code %d\n%s%s, want %s", o.code, o.stdout, o.stderr, want)
 	}
 }
 

@@ -121,14 +121,14 @@ func TestCheckPrintsTheKeys(t *testing.T) {
 	for _, test := range []struct {
 		what, keys, section, want string
 	}{
-		{"none", "", "", ""},
-		{"ephemeral ones", "", "handles: {ephemeralKeys: true}", ""},
+		{"none", "", "", "\nhandle keys: none\n"},
+		{"ephemeral ones", "", "handles: {ephemeralKeys: true}", "\nhandle keys: none of the operator's; each process makes a random one\n"},
 		{"one", one, "", "handle keys: k1 " + sum(one) + " (signs)\n"},
 		{"two", two + "," + one, "", both},
 	} {
 		for _, args := range [][]string{{"check"}, {"check", "--live"}} {
 			o := command{args: append(args, "--config", world.config(t, test.section)), env: []string{"TOLLGATE_HANDLE_KEYS=" + test.keys}}.run(t)
-			if !strings.HasSuffix(o.stdout, test.want) || test.want == "" && strings.Contains(o.stdout, "handle keys") {
+			if !strings.HasSuffix(o.stdout, test.want) || strings.Count(o.stdout, "handle keys") != 1 {
 				t.Errorf("%s, %v: exit code %d\n%s%s, want %s", test.what, args, o.code, o.stdout, o.stderr, test.want)
 			}
 			if strings.Contains(o.stdout+o.stderr, strings.TrimPrefix(one, "k1:")) {

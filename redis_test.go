@@ -59,7 +59,7 @@ func TestCheckLiveTriesRedis(t *testing.T) {
 				if o.code != 0 || !strings.HasPrefix(o.stdout, "ok: 1 route\n") {
 					t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 				}
-			} else if o.code != exitFailed || o.stdout != test.want+"\n" || o.stderr != "" {
+			} else if o.code != exitFailed || o.stdout != test.want+"\nhandle keys: none\n" || o.stderr != "" {
 				t.Errorf("exit code %d, want %d and just %q:\n%s%s", o.code, exitFailed, test.want, o.stdout, o.stderr)
 			}
 			if o := tollgate(t, "check", "--config", file); o.code != 0 {
