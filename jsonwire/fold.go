@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Lookalikes are the names of members that are not this name, but are to a reader that
@@ -26,6 +27,7 @@ func Lookalikes(members []Member, name string) (found []string) {
 //   - i, I, İ and ı (with a dot and without) are equal to readers that compare the
 //     upper case, or the lower one;
 //   - ß and SS, or the ligature ﬆ and ST, are to those that compare whole strings;
+//   - letters and marks in one character or in several are to those that normalise;
 //   - what follows a NUL is not there for readers that keep names as C does.
 func sameFolded(a, b string) bool {
 	a, _, _ = strings.Cut(a, "\x00")
@@ -33,6 +35,7 @@ func sameFolded(a, b string) bool {
 	if isASCII(a) && isASCII(b) {
 		return strings.EqualFold(a, b) // as nearly all are
 	}
+	a, b = norm.NFKC.String(a), norm.NFKC.String(b)
 	fold := cases.Fold()
 	return fold.String(strings.Map(folded, a)) == fold.String(strings.Map(folded, b)) || fold.String(a) == fold.String(b)
 }

@@ -32,6 +32,8 @@ func TestNamesThatReadersTakeForTheSame(t *testing.T) {
 		{"sessionid", "seßionİd", true},
 		{"idss", "ıdß", true},
 		{"id", "i\u0307d", false},
+		{"größe", "gro\u0308sse", true},
+		{"handle", "ｈａｎｄｌｅ", true},
 		{"İd", "i\u0307d", true},
 		{"session", "se\u1E9Eion", true},
 		{"handle", "", false},

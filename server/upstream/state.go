@@ -121,7 +121,7 @@ func textsOf(item []byte) (texts [][]byte) {
 	for _, object := range [][]byte{item, resource} {
 		value, _ := jsonwire.Get(object, "text")
 		if text, ok := jsonwire.Text(value); ok {
-			texts = append(texts, []byte(text))
+			texts = append(texts, jsonwire.TrimBOM([]byte(text)))
 		}
 	}
 	return texts
@@ -164,11 +164,12 @@ func (r *Reading) putHandle(handle string) {
 // withHandle is an object whose text, if it has the state, has the handle.
 func withHandle(object []byte, field string, quoted []byte) []byte {
 	value, _ := jsonwire.Get(object, "text")
-	text, _ := jsonwire.Text(value)
-	if _, found := stateInText([]byte(text), field); found != StatePresent {
+	said, _ := jsonwire.Text(value)
+	text := jsonwire.TrimBOM([]byte(said))
+	if _, found := stateInText(text, field); found != StatePresent {
 		return object
 	}
-	replaced, _ := jsonwire.Replace([]byte(text), field, quoted)
+	replaced, _ := jsonwire.Replace(text, field, quoted)
 	object, _ = jsonwire.Replace(object, "text", jsonwire.AppendString(nil, replaced))
 	return object
 }

@@ -64,6 +64,8 @@ func TestAHandleTakesThePlaceOfTheState(t *testing.T) {
 		{"a tool result whose text has it in other white space and escapes", callToolResult,
 			`{"structuredContent":{"handle":{"n":"é"}},"content":[{"type":"text","text":"{\"handle\":{ \"n\" : \"\\u00e9\" }}"}]}`, `{"n":"é"}`,
 			`{"handle":` + quoted + `}`, `{"handle":` + quoted + `}`},
+		{"a tool result whose text has a byte order mark", callToolResult,
+			`{"structuredContent":{"handle":1},"content":[{"type":"text","text":"\ufeff{\"handle\":1}"}]}`, `1`, `{"handle":` + quoted + `}`, `{"handle":` + quoted + `}`},
 		{"a tool result that speaks of it", callToolResult,
 			`{"structuredContent":{"handle":1},"content":[{"type":"text","text":"handle: 1"},{"type":"text","text":"[{\"handle\":1}]"},{"type":"text","text":"{\"a\":{\"handle\":1}}"}]}`, `1`,
 			"handle: 1", `{"handle":` + quoted + `}`},
