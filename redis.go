@@ -35,7 +35,7 @@ func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 	}
 	err = p.redis.Ping(ctx)
 	fault = "cannot be used: "
-	if p.redis.State().Status == redisconn.StatusUp { // an answer about one key is an answer
+	if err == nil {
 		if !p.storesStates() {
 			return "", nil
 		}
@@ -68,8 +68,8 @@ func (p *parts) storesStates() bool {
 	return false
 }
 
-// tryStates does with a state nobody knows what calls do with theirs. It is over
-// after a second.
+// tryStates does with a state nobody knows what calls do with theirs. Its handle is
+// good for a second; Redis keeps what is expired for some minutes more.
 func tryStates(ctx context.Context, keeper handle.Keeper) error {
 	var nobody handle.Binding // no route and no service are called ""
 	text, err := keeper.Create(ctx, nobody, time.Second, []byte("1"))
@@ -93,11 +93,19 @@ func (p *parts) store() registry.Store {
 	return p.redis
 }
 
-// askRedis finds out how Redis is, which takes 200 ms at most. It is what ends an
-// outage on a gateway that has nothing to read or write.
+// askRedis finds out how Redis is, which takes 200 ms at most, and as long again when
+// many operations are under way. It is what ends an outage on a gateway that has
+// nothing to read or write.
+//
+// To the operator, a Redis that refuses a permission just now is down. To a Conn it
+// is not: other operations may be permitted, and are tried.
 func (p *parts) askRedis(ctx context.Context) redisconn.State {
-	_ = p.redis.Ping(ctx) // what came of it is in the state
-	return p.redis.State()
+	err := p.redis.Ping(ctx)
+	state := p.redis.State()
+	if failure, ok := errors.AsType[*redisconn.Error](err); ok && failure.Kind == redisconn.KindAuth && state.Status != redisconn.StatusDown {
+		return redisconn.State{Status: redisconn.StatusDown, Failures: 1, LastFailure: failure.Kind}
+	}
+	return state
 }
 
 // redisHealth is what the health view says of Redis; nil without Redis.

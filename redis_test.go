@@ -137,3 +137,31 @@ func TestMetricsFollowAnIdleRedis(t *testing.T) {
 	shows("tollgate_redis_failures 0")
 	g.checkOneOutage(t)
 }
+
+// TestHealthFollowsARefusedPing: to the operator, a Redis that refuses what health
+// and metrics write is down, as long as it does. The gateway goes on with it.
+func TestHealthFollowsARefusedPing(t *testing.T) {
+	redis, service := redistest.Start(t), newChangingService(t)
+	allow := func(keys string) {
+		redis.Do("ACL", "SETUSER", "app", "reset", "on", ">geheim", keys, "+getrange", "+set", "+del")
+	}
+	allow("~tollgate:registry:*")
+	g := serve(t, command{args: []string{"--config", service.config(t, "redis://app:geheim@"+redis.Addr())}})
+	shows := func(status, sample string) {
+		t.Helper()
+		if got := g.redisHealth(t); got != status {
+			t.Errorf("health says Redis is %s, want %s", got, status)
+		}
+		if metrics := g.management(t, http.MethodGet, "/metrics").body; !strings.Contains(metrics, "\n"+sample+"\n") {
+			t.Errorf("the metrics do not show %s", sample)
+		}
+	}
+	shows("DOWN", "tollgate_redis_up 0")
+	service.askUntil(t, g, redis, "the copies are written", service.hasCopies(redis))
+	shows("DOWN", "tollgate_redis_up 0")
+	allow("~tollgate:*")
+	shows("UP", "tollgate_redis_up 1")
+	if log := g.stderr.text(); strings.Contains(log, warnsRedisAway) || !strings.Contains(log, `"msg":"Redis refuses an operation`) {
+		t.Errorf("the log tells of something else than a refusal:\n%s", log)
+	}
+}

@@ -19,8 +19,9 @@ const (
 //
 // A Redis that refuses to store answers everything else, and costs no time-out.
 // In such an outage only stores wait and probe; other operations go on, and can
-// neither end it (they would make it come and go for ever) nor make it longer. So
-// it is, one use further, with one that refuses nothing but pings.
+// neither end it (they would make it come and go for ever) nor make it longer. One
+// of them that finds Redis gone makes it an outage of everything, until another is
+// answered; it is over when a store was accepted.
 //
 // An outage that begins sooner after the last one than that one's pause was long is
 // a relapse: what ended the last one was not what fails. Its pause goes on growing.
@@ -32,85 +33,87 @@ type breaker struct {
 	failures int       // of the outage: what began it and the failed probes
 	last     Kind      // of the last failure
 	scope    use       // of the last outage: what demands less goes on
+	ends     use       // of the outage: what demands less does not end it
 	pause    time.Duration
 	longest  time.Duration // that pause gets
 	retryAt  time.Time
-	probe    int // number of the ticket that probes; 0: none
-	tickets  int // given so far
-	outages  int // so far
+	probe    ticket // 0: none
+	tickets  ticket // given so far
+	old      ticket // given up to the last beginning or end of an outage: news of neither
 }
 
-// ticket is an admission. What becomes of it is reported to the breaker with
-// exactly one of succeeded, failed and abandoned.
-type ticket struct {
-	number int
-	outage int // breaker.outages when it was given
-}
+// ticket is an admission, the first is 1. What becomes of it is reported to the
+// breaker with succeeded, failed or abandoned; abandoned after another of these does
+// nothing.
+type ticket int
 
 // admit asks for an operation to be let through.
 func (b *breaker) admit(u use, now time.Time) (ticket, bool) {
 	down := b.status == StatusDown && u >= b.scope
 	if down && (b.probe != 0 || now.Before(b.retryAt)) {
-		return ticket{}, false
+		return 0, false
 	}
 	b.tickets++
 	if down {
 		b.probe = b.tickets
 	}
-	return ticket{number: b.tickets, outage: b.outages}, true
+	return b.tickets, true
 }
 
-// succeeded reports that Redis did as it was asked. It returns whether that ended
-// an outage.
-func (b *breaker) succeeded(t ticket, now time.Time) (recovered bool) {
+// succeeded reports that Redis did as it was asked, by an operation of this use. It
+// returns whether that ended an outage.
+func (b *breaker) succeeded(t ticket, u use, now time.Time) (recovered bool) {
 	switch {
 	case b.status == StatusUnknown:
 		b.status, b.since = StatusUp, now
-	case b.probe != t.number:
+	case b.probe != t:
 		// No outage, or one this operation cannot end: it began meanwhile, or is
 		// about more demanding ones.
+	case u < b.ends:
+		b.scope, b.probe = b.ends, 0
 	default:
 		b.status, b.since = StatusUp, now
 		b.probe, b.failures = 0, 0
+		b.old = b.tickets
 		return true
 	}
 	return false
 }
 
-// failed reports that Redis is not usable, for operations from scope up. Others of
-// an outage's operations that fail are of no effect.
+// failed reports that Redis is not usable, for operations from scope up. During an
+// outage, only the probe and what makes it worse are of effect.
 func (b *breaker) failed(t ticket, kind Kind, scope use, now time.Time) {
 	down, longer := b.status == StatusDown, min(2*b.pause, b.longest)
 	switch {
-	case down && b.probe == t.number && scope == b.scope:
+	case down && b.probe == t && scope == b.scope:
 		b.pause = longer
-	case down && b.probe == t.number,
-		down && scope < b.scope && t.outage == b.outages:
+	case down && b.probe == t,
+		down && scope < b.scope && t > b.old:
 		// It is another outage than it was. Of one that is about some uses, any
 		// operation admitted since can learn that it got worse.
 		b.pause = firstPause
-	case !down && t.outage == b.outages:
+	case !down && t > b.old:
 		if relapse := scope == b.scope && now.Sub(b.since) < b.pause; relapse {
 			b.pause = longer
 		} else {
 			b.pause = firstPause
 		}
 		b.status, b.since = StatusDown, now
-		b.outages++
+		b.ends, b.old = scope, b.tickets
 	default:
 		return
 	}
 	b.probe = 0
 	b.failures++
 	b.last = kind
-	b.scope = scope
+	b.scope, b.ends = scope, max(b.ends, scope)
 	b.wait(now)
 }
 
 // abandoned reports that the operation says nothing about Redis. The next one is
 // the probe, if this one was.
 func (b *breaker) abandoned(t ticket) {
-	if b.probe == t.number {
+	if b.probe == t {
 		b.probe = 0
 	}
 }

@@ -32,7 +32,7 @@ func down(t *testing.T, kind Kind) *breaker {
 		scope = stores
 	}
 	b.failed(mustAdmit(t, b, stores, start), kind, scope, start)
-	if b.status != StatusDown || b.outages != 1 {
+	if b.status != StatusDown || b.failures != 1 {
 		t.Fatal("the first failure began no outage")
 	}
 	return b
@@ -41,7 +41,7 @@ func down(t *testing.T, kind Kind) *breaker {
 func TestBreakerLetsEverythingThroughWhileAllIsWell(t *testing.T) {
 	b := &breaker{status: StatusUnknown, longest: longestPause}
 	first, second := mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start)
-	if b.succeeded(first, start) || b.succeeded(second, start.Add(time.Second)) {
+	if b.succeeded(first, stores, start) || b.succeeded(second, stores, start.Add(time.Second)) {
 		t.Error("a recovery without an outage")
 	}
 	if b.status != StatusUp || !b.since.Equal(start) {
@@ -60,9 +60,6 @@ func TestBreakerPauses(t *testing.T) {
 		probe := mustAdmit(t, b, stores, now)
 		mustRefuse(t, b, stores, now.Add(time.Hour)) // one probe, however long it takes
 		b.failed(probe, KindConnect, reads, now)
-		if b.outages != 1 {
-			t.Error("a failed probe began another outage")
-		}
 		if b.failures != n+2 || b.last != KindConnect {
 			t.Errorf("%d failures, last %s; want %d, connect", b.failures, b.last, n+2)
 		}
@@ -70,7 +67,7 @@ func TestBreakerPauses(t *testing.T) {
 	if !b.since.Equal(start) {
 		t.Errorf("down since %v, want the beginning of the outage", b.since)
 	}
-	if now = now.Add(longestPause); !b.succeeded(mustAdmit(t, b, reads, now), now) {
+	if now = now.Add(longestPause); !b.succeeded(mustAdmit(t, b, reads, now), reads, now) {
 		t.Error("the probe's success is no recovery")
 	}
 	if b.status != StatusUp || b.failures != 0 || !b.since.Equal(now) {
@@ -104,38 +101,19 @@ func TestBreakerRelapse(t *testing.T) {
 			b.longest = test.longest
 			for i, want := range test.want {
 				now := b.retryAt
-				if !b.succeeded(mustAdmit(t, b, stores, now), now) {
+				if !b.succeeded(mustAdmit(t, b, stores, now), stores, now) {
 					t.Fatal("the probe's success is no recovery")
 				}
 				now = now.Add(test.up)
 				b.failed(mustAdmit(t, b, stores, now), KindTimeout, test.scope, now)
-				if b.outages != i+2 || b.failures != 1 {
-					t.Errorf("%d outages, %d failures; want %d, 1", b.outages, b.failures, i+2)
+				if b.status != StatusDown || !b.since.Equal(now) || b.failures != 1 {
+					t.Errorf("%s since %v, %d failures; want down since %v, 1", b.status, b.since, b.failures, now)
 				}
 				if want *= time.Second; b.pause != want {
-					t.Errorf("outage %d: a pause of %v, want %v", b.outages, b.pause, want)
+					t.Errorf("outage %d: a pause of %v, want %v", i+2, b.pause, want)
 				}
 			}
 		})
-	}
-}
-
-// A Redis that refuses nothing but pings is used, and is up when it accepts one.
-func TestBreakerRefusedPings(t *testing.T) {
-	b := &breaker{status: StatusUnknown, longest: longestPause}
-	b.failed(mustAdmit(t, b, pings, start), KindAuth, pings, start)
-	mustRefuse(t, b, pings, start)
-	for _, u := range []use{reads, stores, runsScript} {
-		if b.succeeded(mustAdmit(t, b, u, start), start) || b.status != StatusDown {
-			t.Errorf("use %d ended an outage that is about pings", u)
-		}
-	}
-	worse := mustAdmit(t, b, stores, start)
-	b.failed(worse, KindReadOnly, stores, start)
-	mustRefuse(t, b, runsScript, start)
-	mustAdmit(t, b, reads, start)
-	if now := b.retryAt; !b.succeeded(mustAdmit(t, b, stores, now), now) {
-		t.Error("a write that was accepted did not end an outage that is about writes by then")
 	}
 }
 
@@ -158,15 +136,51 @@ func TestBreakerLateResults(t *testing.T) {
 	if b.failed(late, KindConnect, reads, start); b.failures != 1 || b.last != KindTimeout {
 		t.Errorf("a second failure of the same moment counted: %+v", b)
 	}
-	if b.succeeded(later, start) || b.status != StatusDown {
+	if b.succeeded(later, stores, start) || b.status != StatusDown {
 		t.Error("an answer from before the outage ended it")
 	}
 
 	now := start.Add(firstPause)
 	old := mustAdmit(t, b, stores, now) // the probe
-	b.succeeded(old, now)
+	b.succeeded(old, stores, now)
 	if b.failed(late, KindConnect, reads, now); b.status != StatusUp {
 		t.Error("a failure from before the recovery began an outage")
+	}
+}
+
+// Reads go on while a Redis refuses to store. Those that end after it stores again,
+// on connections that break then, say nothing about it any more.
+func TestBreakerLateResultsOfARefusal(t *testing.T) {
+	b := down(t, KindReadOnly)
+	late := mustAdmit(t, b, reads, start)
+	now := start.Add(firstPause)
+	if !b.succeeded(mustAdmit(t, b, stores, now), stores, now) {
+		t.Fatal("a write that was accepted did not end the outage")
+	}
+	if b.failed(late, KindConnect, reads, now); b.status != StatusUp {
+		t.Error("a read from before the recovery began an outage")
+	}
+	if b.failed(mustAdmit(t, b, reads, now), KindConnect, reads, now); b.status != StatusDown {
+		t.Error("a read that failed after the recovery began no outage")
+	}
+}
+
+// A Redis that refuses to store may not answer one read. The next read that is
+// answered says as little about stores as any other.
+func TestBreakerRefusalThatGotWorse(t *testing.T) {
+	b := down(t, KindReadOnly)
+	b.failed(mustAdmit(t, b, reads, start), KindTimeout, reads, start)
+	mustRefuse(t, b, reads, start)
+	now := start.Add(firstPause)
+	if b.succeeded(mustAdmit(t, b, reads, now), reads, now) || b.status != StatusDown {
+		t.Error("a read ended an outage that began with a write")
+	}
+	mustAdmit(t, b, reads, now)
+	probe := mustAdmit(t, b, stores, now)
+	mustAdmit(t, b, reads, now)
+	mustRefuse(t, b, stores, now)
+	if !b.succeeded(probe, stores, now) || b.status != StatusUp || !b.since.Equal(now) {
+		t.Error("a write that was accepted did not end the outage")
 	}
 }
 
@@ -178,7 +192,7 @@ func TestBreakerProbeThatIsAbandoned(t *testing.T) {
 	next := mustAdmit(t, b, stores, now)
 	b.abandoned(probe) // of no effect on the next one
 	mustRefuse(t, b, stores, now)
-	if !b.succeeded(next, now) {
+	if !b.succeeded(next, stores, now) {
 		t.Error("the second probe does not end the outage")
 	}
 }
@@ -189,7 +203,7 @@ func TestBreakerRefusedWrites(t *testing.T) {
 	b := down(t, KindReadOnly)
 	pauseOver := start.Add(firstPause)
 	for now := start; now.Before(pauseOver); now = now.Add(firstPause / 5) {
-		if b.succeeded(mustAdmit(t, b, reads, now), now) || b.status != StatusDown {
+		if b.succeeded(mustAdmit(t, b, reads, now), reads, now) || b.status != StatusDown {
 			t.Fatal("a read ended an outage that is about writes")
 		}
 		b.abandoned(mustAdmit(t, b, reads, now))
@@ -212,7 +226,7 @@ func TestBreakerRefusedWrites(t *testing.T) {
 	}
 
 	now := pauseOver.Add(2 * firstPause)
-	if !b.succeeded(mustAdmit(t, b, stores, now), now) || b.status != StatusUp || b.failures != 0 {
+	if !b.succeeded(mustAdmit(t, b, stores, now), stores, now) || b.status != StatusUp || b.failures != 0 {
 		t.Error("a write that was accepted did not end the outage")
 	}
 }
@@ -228,14 +242,14 @@ func TestBreakerOutageOfAnotherKind(t *testing.T) {
 	now = now.Add(2 * firstPause)
 	probe = mustAdmit(t, b, stores, now)
 
-	if b.failed(early, KindTimeout, reads, now); b.outages != 1 {
+	if b.failed(early, KindTimeout, reads, now); !b.since.Equal(start) {
 		t.Error("an outage that got worse began another one")
 	}
 	mustRefuse(t, b, reads, now)
 	if b.last != KindTimeout || b.failures != 3 || b.pause != firstPause {
 		t.Errorf("after a read that got no answer: %+v", b)
 	}
-	if b.succeeded(probe, now) || b.status != StatusDown {
+	if b.succeeded(probe, stores, now) || b.status != StatusDown {
 		t.Error("a write from before that ended the outage")
 	}
 	if b.failed(probe, KindReadOnly, stores, now); b.last != KindTimeout {
@@ -248,7 +262,7 @@ func TestBreakerOutageOfAnotherKind(t *testing.T) {
 	if b.last != KindReadOnly || b.failures != 4 || b.pause != firstPause {
 		t.Errorf("after a write that was refused: %+v", b)
 	}
-	if b.succeeded(mustAdmit(t, b, reads, now), now) {
+	if b.succeeded(mustAdmit(t, b, reads, now), reads, now) {
 		t.Error("a read ended an outage that is about writes by now")
 	}
 	now = now.Add(firstPause)

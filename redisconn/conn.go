@@ -53,7 +53,8 @@ type Options struct {
 	// Logger hears when an outage begins (WARN), goes on for another reason (INFO,
 	// once for each) and ends (INFO), of some outages at once and one a minute in
 	// the long run; once a minute of an operation that Redis refuses while it is not
-	// away (WARN); and of everything else that fails at DEBUG. Required.
+	// away (WARN); and of everything else that fails at DEBUG. Required. Its handler
+	// must not use the Conn: that would wait for itself.
 	Logger *slog.Logger
 
 	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
@@ -71,8 +72,8 @@ type Options struct {
 //
 // While Redis refuses to store, the State is down and all that store leave it
 // alone; [Conn.Get] and [Conn.Delete] go on. A right that is missing for a command,
-// or a key, is an error each time, and changes nothing else; if it is missing for
-// [Conn.Ping], the State is down, and everything is tried all the same.
+// or a key, is an error each time, and changes nothing else: not the State either,
+// also if it is missing for [Conn.Ping].
 //
 // A cluster is one Redis: the failure of one node is an outage, and leaves the keys
 // of the others alone for up to a second as well. The pause gets no longer than that.
@@ -87,7 +88,9 @@ type Conn struct {
 
 	running sync.WaitGroup // operations and calls of onRecovery; begun with mu held
 
-	mu      sync.Mutex // guards what follows
+	// mu guards what follows, and is held while the log is written to, so that its
+	// lines come in the order of what they tell.
+	mu      sync.Mutex
 	breaker breaker
 	news    news
 	link    *link // nil after Close
@@ -183,7 +186,7 @@ func (c *Conn) Delete(ctx context.Context, key string) error {
 // command PING is answered even by a cluster that is down, and may be forbidden to
 // a user who is to touch nothing but the gateway's keys.
 func (c *Conn) Ping(ctx context.Context) error {
-	return c.do(ctx, pings, func(ctx context.Context, redis client) error {
+	return c.do(ctx, stores, func(ctx context.Context, redis client) error {
 		return redis.Set(ctx, c.prefix+"ping", "1", 0).Err()
 	})
 }
@@ -227,23 +230,22 @@ func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) 
 	defer c.leave(t, used) // when the caller left, or run panics; else it is settled by then
 	err = run(bounded, used)
 	if err == nil {
-		c.succeeded(t)
+		c.succeeded(t, u)
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // the caller left, which is no failure of Redis
 	}
 	failure := classify(err)
-	if !failure.outage() {
-		c.succeeded(t)
-		return failure
-	}
-	if failure.refusesThis(u) {
+	switch v, scope := failure.verdict(u); v {
+	case isAnswer:
+		c.succeeded(t, u)
+	case isRefusal:
 		c.refused(failure)
-		return failure // and nothing is known of Redis
-	}
-	if !c.failed(t, used, failure, failure.scope(u)) {
-		return &Error{Kind: KindClosed}
+	case isOutage:
+		if !c.failed(t, used, failure, scope) {
+			return &Error{Kind: KindClosed}
+		}
 	}
 	return failure
 }
@@ -269,11 +271,11 @@ func (c *Conn) enter(u use) (ticket, *link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == nil {
-		return ticket{}, nil, &Error{Kind: KindClosed}
+		return 0, nil, &Error{Kind: KindClosed}
 	}
 	t, ok := c.breaker.admit(u, time.Now())
 	if !ok {
-		return ticket{}, nil, errDown
+		return 0, nil, errDown
 	}
 	c.running.Add(1)
 	c.link.users++
@@ -292,30 +294,29 @@ func (c *Conn) leave(t ticket, used *link) {
 	}
 }
 
-func (c *Conn) succeeded(t ticket) {
+func (c *Conn) succeeded(t ticket, u use) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	failures, began := c.breaker.failures, c.breaker.since
-	recovered := c.breaker.succeeded(t, time.Now())
-	told := recovered && c.news.recovered()
-	if recovered && c.link != nil && c.onRecovery != nil {
+	if !c.breaker.succeeded(t, u, time.Now()) {
+		return
+	}
+	if c.link != nil && c.onRecovery != nil {
 		c.running.Go(c.onRecovery)
 	}
-	c.mu.Unlock()
 	attrs := []any{"outage", time.Since(began).Round(time.Millisecond).String(), "failures", failures}
-	switch {
-	case told:
+	if c.news.recovered() {
 		c.log.Info("Redis is back", attrs...)
-	case recovered:
-		c.log.Debug("Redis is back, as often", attrs...)
+	} else {
+		c.log.Debug("Redis is back", attrs...)
 	}
 }
 
-// refused tells that Redis is well, but refuses an operation.
+// refused tells that Redis refuses an operation, which says nothing about others.
 func (c *Conn) refused(failure *Error) {
 	c.mu.Lock()
-	told := c.news.refused(time.Now())
-	c.mu.Unlock()
-	if told {
+	defer c.mu.Unlock()
+	if c.news.refused(time.Now()) {
 		c.log.Warn("Redis refuses an operation; it fails, others go on", failure.attrs()...)
 	} else {
 		c.log.Debug("an operation on Redis was refused", failure.attrs()...)
@@ -326,9 +327,12 @@ func (c *Conn) refused(failure *Error) {
 // false when it could not know, because the Conn was closed.
 func (c *Conn) failed(t ticket, used *link, failure *Error, scope use) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.link == nil {
-		c.mu.Unlock()
 		return false
+	}
+	if c.link == used {
+		c.link = &link{client: c.target.newClient()}
 	}
 	now := time.Now()
 	c.breaker.failed(t, failure.Kind, scope, now)
@@ -336,10 +340,6 @@ func (c *Conn) failed(t ticket, used *link, failure *Error, scope use) bool {
 	if c.breaker.status == StatusDown {
 		tell = c.news.failed(failure.Kind, now)
 	}
-	if c.link == used {
-		c.link = &link{client: c.target.newClient()}
-	}
-	c.mu.Unlock()
 	attrs := failure.attrs()
 	switch tell {
 	case isAway:

@@ -356,7 +356,7 @@ func TestRepliesThatAreOutages(t *testing.T) {
 		{name: "a replica without its master", setUp: [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}},
 			read: true, kind: KindNoMaster, detail: "MASTERDOWN"},
 		{name: "a node of a cluster that serves nothing", args: []string{"--cluster-enabled", "yes"}, kind: KindNoMaster, detail: "CLUSTERDOWN"},
-		{name: "a database that does not exist", url: "/4711", kind: KindProtocol, detail: "ERR"},
+		{name: "a database that does not exist", url: "/4711", kind: KindProtocol, detail: "no such database"},
 		{name: "a command that was removed", args: []string{"--rename-command", "SET", ""}, kind: KindProtocol, detail: "ERR"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

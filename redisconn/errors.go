@@ -18,7 +18,8 @@ import (
 // Kind says in one word why Redis was not usable, or what it answered.
 type Kind string
 
-// The kinds of failure. All but KindReply, KindBusy and KindClosed are outages.
+// The kinds of failure. KindReply, KindBusy and KindClosed are never an outage, the
+// others are, except for what is refused to one operation.
 const (
 	KindTimeout  Kind = "timeout"   // no answer in time
 	KindConnect  Kind = "connect"   // no connection, or it broke
@@ -90,54 +91,52 @@ func (e *Error) ValueFault() string {
 	return ""
 }
 
-// outage reports whether Redis is not usable after the error.
-func (e *Error) outage() bool {
-	return e.Kind != KindReply && e.Kind != KindBusy && e.Kind != KindClosed
-}
-
 // use is what an operation needs of Redis.
 type use int
 
 // The uses.
 const (
-	reads      use = iota // or deletes: what nothing but a replica refuses
+	reads      use = iota // or deletes: needs no memory
 	stores                // something, with SET
 	runsScript            // that stores something
-	pings                 // stores something, to find out whether Redis is usable
 )
 
-// missesRight is the code of a refusal that is about one command, or one key.
-const missesRight = "NOPERM"
+// verdict is what an error of an operation says of Redis.
+type verdict int
 
-// refusesThis reports whether the error means no more than that Redis refuses this
-// command, on this key. It is no outage: others may well be accepted, and would end
-// it each time the next one like this had begun it; and a refusal costs no time.
-// What is asked by a ping is Redis as a whole.
+// The verdicts.
+const (
+	isAnswer  verdict = iota // Redis is well
+	isRefusal                // of this operation; nothing is known of others
+	isOutage                 // Redis is not usable
+)
+
+// verdict judges what classify returned for an operation of this use. Of an outage,
+// it also says the least demanding use that fails as well: everything up from there
+// waits.
 //
-// A command in a script is refused with "ERR" by Redis 7.0, as is a script where
-// scripts were removed. What a sentinel refuses is needed for everything.
-func (e *Error) refusesThis(u use) bool {
-	return e.Detail == missesRight && !e.ofSentinel && u != pings || e.Detail == "ERR" && u == runsScript
-}
-
-// scope is the least demanding use that fails as well after the error, which
-// refusesThis does not hold for: everything up from there waits.
-func (e *Error) scope(u use) use {
+// That Redis refuses this command, on this key, is no outage: others may well be
+// accepted, and would end it each time the next one like this had begun it; and a
+// refusal costs no time. A command in a script is refused with "ERR" by Redis 7.0,
+// as is a script where scripts were removed. What a sentinel refuses is needed for
+// everything.
+func (e *Error) verdict(u use) (v verdict, scope use) {
 	switch {
-	case e.Detail == missesRight && !e.ofSentinel:
-		return pings
-	case e.Kind == KindReadOnly, e.Detail == "ERR" && u != reads:
-		return stores // a command that is not there says nothing about those that read
+	case e.Kind == KindReply:
+		return isAnswer, reads
+	case e.Detail == "NOPERM" && !e.ofSentinel, e.Detail == "ERR" && u == runsScript:
+		return isRefusal, reads
+	case e.Kind == KindReadOnly, e.Detail == "ERR" && u == stores:
+		return isOutage, stores // a command that is not there says nothing about those that read
 	default:
-		return reads
+		return isOutage, reads
 	}
 }
 
 // kindOfCode are the error replies that do not concern the key at hand.
 //
 // ERR is among them because none of the few commands used here has a general
-// error to expect: it is a database that does not exist, a command somebody
-// removed, or no connection left.
+// error to expect: it is a command somebody removed, or one of detailOfErr.
 var kindOfCode = map[string]Kind{
 	"NOAUTH":      KindAuth,
 	"WRONGPASS":   KindAuth,
@@ -154,6 +153,14 @@ var kindOfCode = map[string]Kind{
 	"MOVED":       KindNoMaster, // go-redis has followed as many as it may
 	"ASK":         KindNoMaster,
 	"ERR":         KindProtocol,
+}
+
+// detailOfErr are the replies with the code ERR that are about all operations, by
+// what they begin with.
+var detailOfErr = map[string]string{
+	"ERR max number of clients":    "too many clients",
+	"ERR DB index is out of range": "no such database",
+	"ERR AUTH <password> called":   "no password expected",
 }
 
 // errNoMaster: the sentinels know no master of the configured name.
@@ -197,6 +204,11 @@ func ofReply(text string) *Error {
 	word, _, _ := strings.Cut(text, " ")
 	if !code.MatchString(word) {
 		return &Error{Kind: KindProtocol, Detail: "not a Redis"}
+	}
+	for beginning, detail := range detailOfErr {
+		if strings.HasPrefix(text, beginning) {
+			return &Error{Kind: KindProtocol, Detail: detail}
+		}
 	}
 	if kind, ok := kindOfCode[word]; ok {
 		return &Error{Kind: kind, Detail: word}

@@ -1,8 +1,12 @@
 package redisconn
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestFlappingIsTold: a Redis that comes and goes each second for an hour fills no
@@ -57,5 +61,56 @@ func TestReasonsAndRefusalsThatAreTold(t *testing.T) {
 	}
 	if !n.recovered() || n.recovered() {
 		t.Error("the end of an outage is to be told once")
+	}
+}
+
+// orderly is a handler that looks whether somebody could decide on another line of
+// the log before this one is written.
+type orderly struct {
+	slog.Handler
+	conn **Conn
+	seen *[]string
+}
+
+func (o orderly) Handle(_ context.Context, r slog.Record) error {
+	if (*o.conn).mu.TryLock() {
+		(*o.conn).mu.Unlock()
+		r.Message += ", perhaps after a later line"
+	}
+	*o.seen = append(*o.seen, r.Message)
+	return nil
+}
+
+// TestLinesComeInOrder: that Redis is away is never told after that it is back.
+func TestLinesComeInOrder(t *testing.T) {
+	var conn *Conn
+	var seen []string
+	handler := orderly{slog.NewTextHandler(nil, nil), &conn, &seen}
+	conn, err := Open(Options{Config: config("redis://127.0.0.1:1"), Logger: slog.New(handler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ticket, link, err := conn.enter(reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.leave(ticket, link)
+	conn.refused(&Error{Kind: KindAuth})
+	conn.failed(ticket, link, &Error{Kind: KindTimeout}, reads)
+	conn.breaker.retryAt = start
+	probe, link, err := conn.enter(reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.leave(probe, link)
+	conn.succeeded(probe, reads)
+	want := []string{
+		"Redis refuses an operation; it fails, others go on",
+		"Redis is away; the gateway goes on without it and tries again by itself",
+		"Redis is back",
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
