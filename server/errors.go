@@ -170,10 +170,11 @@ func asFailure(err error) *failure {
 		return f
 	}
 	if u, ok := errors.AsType[*registry.UnavailableError](err); ok {
-		return &failure{
-			kind: unavailable, retry: u.RetryAfter, cause: err,
-			text: "registry unavailable: " + u.Reason.String() + "; try again in " + retrySeconds(u.RetryAfter) + " s",
+		text := "registry unavailable: " + u.Reason.String()
+		if u.Reason != registry.UnkeptStates { // which no trying mends
+			text += "; try again in " + retrySeconds(u.RetryAfter) + " s"
 		}
+		return &failure{kind: unavailable, retry: u.RetryAfter, cause: err, text: text}
 	}
 	switch {
 	case errors.Is(err, registry.ErrRouteNotFound):
