@@ -453,6 +453,21 @@ func TestTierChange(t *testing.T) {
 	})
 }
 
+// TestWaitToBeForgotten: the tier in force fills the bucket sooner than the new one
+// would, and ends with that.
+func TestWaitToBeForgotten(t *testing.T) {
+	b := newBook(t, Limits{Tier: Tier{1000, 1000, 2000}})
+	b.hold("a", 1)
+	b.pass(time.Hour - time.Second)
+	b.hold("b", 1000)
+	b.settle("a", 1)
+	b.settle("b", 1000)
+	b.limits = slow(1000, 2000)
+	b.refused(500, time.Second, Burst)
+	b.pass(time.Second)
+	b.hold("c", 500)
+}
+
 func TestClockSteps(t *testing.T) {
 	b := newBook(t, slow(1000, 5000))
 	b.hold("a", 1000)
