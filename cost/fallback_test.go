@@ -66,6 +66,13 @@ func TestLocalBudgetsWhileTheStoreIsAway(t *testing.T) {
 		if b, err := f.Peek(t.Context(), local.Account); err != nil || !b.Local || b.BurstLimit != 250 || b.BurstRemaining != 50 {
 			t.Errorf("looking without it: %+v, %v", b, err)
 		}
+		other := request("key:43", "never made", 1, limits)
+		if b, err := f.Peek(t.Context(), other.Account); err != nil || b.BurstRemaining != 250 {
+			t.Errorf("looking at somebody never seen: %+v, %v", b, err)
+		}
+		if b, err := f.Settle(t.Context(), settlement(other, 1, ld)); err != nil || b.BurstRemaining != 250 {
+			t.Errorf("settling for somebody never seen: %+v, %v", b, err)
+		}
 		more := request("key:42", "more", 60, limits)
 		if d, err := f.Reserve(t.Context(), more); err != nil || d.Admitted || !d.Local || d.Wait != 5*time.Second || len(d.Violated) != 2 {
 			t.Errorf("more than a part, without it: %+v, %v", d, err)
@@ -227,12 +234,12 @@ func TestAnOutageIsTold(t *testing.T) {
 				began := time.Now()
 				ask()
 				warnings("failures=1")
-				time.Sleep(time.Minute - 1)
+				time.Sleep(time.Minute - time.Nanosecond)
 				ask()
 				ask()
 				warnings()
 				status(FallbackStatus{Since: began, Failures: 3, Local: 3})
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				ask()
 				warnings("failures=3")
 

@@ -95,14 +95,26 @@ func (l *Ledger) FreshAt() int64 {
 // is nearly always, it need not look at holds.
 func (l *Ledger) isFresh(now int64) bool { return now >= l.hourEnds && now >= l.FreshAt() }
 
-// at computes the state at a time that is not before l.now.
+// at computes the state at a time that is not before l.now, under a tier that is to
+// be in force.
 func (l *Ledger) at(now int64, tier Tier) state {
-	s := state{now: now, tier: tier}
 	if l.isFresh(now) {
-		s.bucket = tier.Capacity * micro
-		return s
+		return state{now: now, tier: tier, bucket: tier.Capacity * micro}
 	}
-	s.bucket = refill(l.bucket, now-l.now, tier)
+	return l.kept(now, tier)
+}
+
+// inForce is the same under the tier in force; without one, under another.
+func (l *Ledger) inForce(now int64, otherwise Tier) state {
+	if l.isFresh(now) {
+		return l.at(now, otherwise)
+	}
+	return l.kept(now, l.tier)
+}
+
+// kept computes the state of an account that is not fresh.
+func (l *Ledger) kept(now int64, tier Tier) state {
+	s := state{now: now, tier: tier, bucket: refill(l.bucket, now-l.now, tier)}
 	if now < l.hourEnds {
 		s.hourEnds, s.used = l.hourEnds, l.used
 	}
@@ -190,14 +202,6 @@ func (l *Ledger) Settle(now int64, st Settlement) Balance {
 func (l *Ledger) Peek(now int64, limits Limits) Balance {
 	s := l.inForce(max(now, l.now), limits.Tier)
 	return s.balance()
-}
-
-// inForce is the state under the tier in force; without one, under the given one.
-func (l *Ledger) inForce(now int64, otherwise Tier) state {
-	if l.isFresh(now) {
-		return l.at(now, otherwise)
-	}
-	return l.at(now, l.tier)
 }
 
 // held finds the estimate of a hold whose lease is not over.

@@ -41,9 +41,10 @@ type shard struct {
 }
 
 type account struct {
+	ledger    Ledger
+	first     [1]hold // the room of ledger.holds as long as it suffices: beside it in memory
 	principal string
 	place     int // in shard.list
-	ledger    Ledger
 }
 
 // NewMemory returns a Memory without accounts. Its clock does not step when that of
@@ -110,6 +111,7 @@ func (s *shard) reserve(now int64, r Request) (d Decision, sweep bool) {
 	a, known := s.accounts[r.Principal]
 	if !known {
 		a = &account{principal: r.Principal, place: len(s.list)}
+		a.ledger.holds = a.first[:0]
 	}
 	d = a.ledger.Reserve(now, r)
 	if d.Admitted && !known {
