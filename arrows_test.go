@@ -28,6 +28,10 @@ var arrows = map[string]struct {
 		may:    []string{"redisconn", "registry", "server/handle", "server/upstream", "telemetry", "transport"},
 		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
 	},
+	"cost": {
+		may:    []string{"jsonwire"},
+		reason: "a budget is arithmetic on numbers and a clock; what can be known of tools, callers and stores without importing them keeps it exact and comparable between stores",
+	},
 	"docs/examples/tool-service": {
 		tests:  true,
 		reason: "the example is to be copied into somebody else's repository, where there is nothing of ours",
@@ -100,6 +104,7 @@ var outside = map[string]struct {
 	"go.opentelemetry.io/otel/exporters":       {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
 	"github.com/mark3labs/mcp-go":              {nil, "a client nobody here wrote serves tests only"},
 	"github.com/google/go-cmp":                 {nil, "a comparison that panics on unexported fields serves tests only"},
+	"pgregory.net/rapid":                       {nil, "random schedules and the search for the shortest failing one serve tests only"},
 	"encoding/json/v2":                         {nil, "an experiment of the standard library; its results may change under us"},
 }
 

@@ -8,7 +8,7 @@
 // manifest's schema), where a changed digit is a fault.
 //
 // The order of use: [TrimBOM], then [Check] once at the border. Everything
-// after that ([Object], [Elements], [Get], [KindOf], [Text], [HasLoneSurrogate],
+// after that ([Object], [Elements], [Length], [Get], [KindOf], [Text], [HasLoneSurrogate],
 // [IDFault], [AppendCompact]) trusts the text and does not look for faults again; on text that was never
 // checked the results are unspecified, but nothing panics or loops.
 //

@@ -54,6 +54,21 @@ func Elements(data []byte) ([][]byte, error) {
 	return elements, nil
 }
 
+// Length is the number of elements of an already checked array, and whether data is
+// an array. It does not allocate.
+func Length(data []byte) (n int, ok bool) {
+	c := cursor{data: data}
+	if !c.open('[', ']') {
+		return 0, false
+	}
+	for {
+		if _, ok := c.element(); !ok {
+			return n, c.closed
+		}
+		n++
+	}
+}
+
 // Get finds a member of an already checked object by its exact, case-sensitive
 // name: its value's bytes, aliasing obj, and whether it is there. Where
 // duplicates were allowed it finds the first. It is false for anything that is

@@ -237,3 +237,22 @@ func TestReplace(t *testing.T) {
 		}
 	}
 }
+
+func TestLength(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		n    int
+		ok   bool
+	}{
+		{`[]`, 0, true},
+		{` [ 1.50 , "a,]" ,[2,[3]], {"b":[1,2]} ,true ] `, 5, true},
+		{`{"a":[1]}`, 0, false},
+		{`"[1]"`, 0, false},
+		{`null`, 0, false},
+		{``, 0, false},
+	} {
+		if n, ok := Length([]byte(test.text)); n != test.n || ok != test.ok {
+			t.Errorf("Length(%s) = %d, %v, want %d, %v", test.text, n, ok, test.n, test.ok)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package cost
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var errAway = errors.New("connection refused")
+
+// outage is a store that can be away.
+type outage struct {
+	*Memory
+	away bool
+}
+
+func (o *outage) Reserve(ctx context.Context, r Request) (Decision, error) {
+	if o.away {
+		return Decision{}, errAway
+	}
+	return o.Memory.Reserve(ctx, r)
+}
+
+func (o *outage) Settle(ctx context.Context, st Settlement) (Balance, error) {
+	if o.away {
+		return Balance{}, errAway
+	}
+	return o.Memory.Settle(ctx, st)
+}
+
+func (o *outage) Peek(ctx context.Context, a Account) (Balance, error) {
+	if o.away {
+		return Balance{}, errAway
+	}
+	return o.Memory.Peek(ctx, a)
+}
+
+func newOutage(mode StoreFailure, replicas int64) (*outage, *Fallback, *bytes.Buffer) {
+	store, log := &outage{Memory: NewMemory()}, new(bytes.Buffer)
+	c := DefaultConfig()
+	c.OnStoreFailure, c.Replicas = mode, replicas
+	return store, NewFallback(store, c, slog.New(slog.NewTextHandler(log, nil))), log
+}
+
+func TestLocalBudgetsWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, f, _ := newOutage(FailLocal, 4)
+		limits := Limits{Tier: Tier{1000, 8, 2000}, MaxInFlight: 2, RequestsPerMinute: 100}
+		shared := request("key:42", "shared", 600, limits)
+		d := mustReserve(t, f, shared)
+		if d.Local || d.BurstLimit != 1000 || d.BurstRemaining != 400 {
+			t.Errorf("with the store: %+v", d)
+		}
+
+		store.away = true
+		local := request("key:42", "local", 200, limits)
+		ld := mustReserve(t, f, local)
+		if !ld.Local || ld.BurstLimit != 250 || ld.BurstRemaining != 50 || ld.RefillPerSecond != 2 || ld.HourLimit != 500 {
+			t.Errorf("without it: %+v", ld)
+		}
+		if b, err := f.Peek(t.Context(), local.Account); err != nil || !b.Local || b.BurstLimit != 250 || b.BurstRemaining != 50 {
+			t.Errorf("looking without it: %+v, %v", b, err)
+		}
+		other := request("key:43", "never made", 1, limits)
+		if b, err := f.Peek(t.Context(), other.Account); err != nil || b.BurstRemaining != 250 {
+			t.Errorf("looking at somebody never seen: %+v, %v", b, err)
+		}
+		if b, err := f.Settle(t.Context(), settlement(other, 1, ld)); err != nil || b.BurstRemaining != 250 {
+			t.Errorf("settling for somebody never seen: %+v, %v", b, err)
+		}
+		more := request("key:42", "more", 60, limits)
+		if d, err := f.Reserve(t.Context(), more); err != nil || d.Admitted || !d.Local || d.Wait != 5*time.Second || len(d.Violated) != 2 {
+			t.Errorf("more than a part, without it: %+v, %v", d, err)
+		}
+		if _, err := f.Settle(t.Context(), settlement(shared, 100, d)); !errors.Is(err, errAway) {
+			t.Errorf("settling what the store holds: %v, want the store's error", err)
+		}
+		if b, err := f.Settle(t.Context(), settlement(local, 250, ld)); err != nil || !b.Local || b.BurstRemaining != 0 {
+			t.Errorf("settling what is held here: %+v, %v", b, err)
+		}
+
+		store.away = false
+		if b, err := f.Settle(t.Context(), settlement(shared, 100, d)); err != nil || b.Local || b.BurstRemaining != 900 {
+			t.Errorf("settling it later: %+v, %v", b, err)
+		}
+		if b, err := f.Peek(t.Context(), local.Account); err != nil || b.Local || b.BurstRemaining != 900 {
+			t.Errorf("looking with it: %+v, %v", b, err)
+		}
+	})
+}
+
+// TestAHoldIsSettledWhereItIs: what was held here is, with the store back.
+func TestAHoldIsSettledWhereItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, f, _ := newOutage(FailLocal, 1)
+		store.away = true
+		r := request("key:42", "a", 600, slow(1000, 5000))
+		d := mustReserve(t, f, r)
+		store.away = false
+		if b, err := f.Settle(t.Context(), settlement(r, 100, d)); err != nil || !b.Local || b.BurstRemaining != 900 {
+			t.Errorf("%+v, %v", b, err)
+		}
+		if b, err := f.Peek(t.Context(), r.Account); err != nil || b.BurstRemaining != 1000 {
+			t.Errorf("the store has %+v, %v", b, err)
+		}
+	})
+}
+
+// TestAllReplicasTogetherKeepTheLimits: unless there are more of them than units.
+func TestAllReplicasTogetherKeepTheLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, replicas := range []int64{1, 3, 4, 100} {
+			admitted := int64(0)
+			for range replicas {
+				store, f, _ := newOutage(FailLocal, replicas)
+				store.away = true
+				for {
+					d, err := f.Reserve(t.Context(), request("key:42", NewID(), 1, slow(1000, 700)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !d.Admitted {
+						break
+					}
+					admitted++
+				}
+			}
+			if admitted > 700 || admitted < 700-replicas {
+				t.Errorf("%d replicas admitted %d, want about 700", replicas, admitted)
+			}
+		}
+	})
+}
+
+// TestNoRefusalForEver: what the whole hour has room for is not refused for ever
+// because a part of it has none.
+func TestNoRefusalForEver(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		limits   Limits
+		estimate int64
+		want     int64 // the estimate here; 0 = never
+	}{
+		{"room in a part", Limits{Tier: Tier{100, 1, 50}}, 10, 10},
+		{"room in the whole", Limits{Tier: Tier{100, 1, 50}}, 40, 25},
+		{"no room at all", Limits{Tier: Tier{100, 1, 50}}, 51, 0},
+		{"above the capacity", Limits{Tier: Tier{100, 1, 100}}, 1000, 50},
+		{"a least charge", Limits{Tier: Tier{100, 1, 50}, MinCharge: 40}, 1, 25},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store, f, _ := newOutage(FailLocal, 2)
+			store.away = true
+			d, err := f.Reserve(t.Context(), request("key:42", "a", test.estimate, test.limits))
+			if err != nil || d.Never != (test.want == 0) || d.Admitted != (test.want > 0) || d.Admitted && d.Estimate != test.want {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+}
+
+func TestClosedWhileTheStoreIsAway(t *testing.T) {
+	store, f, _ := newOutage(FailClosed, 1)
+	r := request("key:42", "a", 600, slow(1000, 5000))
+	store.away = true
+	if d, err := f.Reserve(t.Context(), r); !errors.Is(err, errAway) || d.Admitted {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := f.Peek(t.Context(), r.Account); !errors.Is(err, errAway) {
+		t.Error(err)
+	}
+	store.away = false
+	d := mustReserve(t, f, r)
+	if b, err := f.Settle(t.Context(), settlement(r, 0, d)); err != nil || b.BurstRemaining != 1000 {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// TestACallerWhoLeft is not the store's fault.
+func TestACallerWhoLeft(t *testing.T) {
+	store, f, log := newOutage(FailLocal, 1)
+	store.away = true
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d, err := f.Reserve(ctx, request("key:42", "a", 1, slow(10, 10))); err == nil {
+		t.Errorf("%+v", d)
+	}
+	if s := f.Status(); s != (FallbackStatus{Mode: FailLocal}) || log.Len() > 0 {
+		t.Errorf("%+v, log %s", s, log)
+	}
+}
+
+func TestAnOutageIsTold(t *testing.T) {
+	for mode, text := range map[StoreFailure]string{FailLocal: "each process counts for itself", FailClosed: "no call is let through"} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, f, log := newOutage(mode, 1)
+				ask := func() { _, _ = f.Reserve(t.Context(), request("key:42", NewID(), 1, slow(10, 10))) }
+				warnings := func(want ...string) {
+					t.Helper()
+					got := strings.Split(strings.TrimSpace(log.String()), "\n")
+					log.Reset()
+					if len(want) == 0 && got[0] == "" {
+						return
+					}
+					if len(got) != len(want) {
+						t.Fatalf("log %q, want %q", got, want)
+					}
+					for i := range want {
+						if !strings.Contains(got[i], "level=WARN") || !strings.Contains(got[i], text) ||
+							!strings.Contains(got[i], `cause="connection refused"`) || !strings.HasSuffix(got[i], want[i]) {
+							t.Errorf("log %s, want a warning that ends in %s", got[i], want[i])
+						}
+					}
+				}
+				status := func(want FallbackStatus) {
+					t.Helper()
+					want.Mode = mode
+					if mode == FailClosed {
+						want.Local = 0
+					}
+					if got := f.Status(); got != want {
+						t.Errorf("status %+v, want %+v", got, want)
+					}
+				}
+
+				ask()
+				status(FallbackStatus{})
+				store.away = true
+				began := time.Now()
+				ask()
+				warnings("failures=1")
+				time.Sleep(time.Minute - time.Nanosecond)
+				ask()
+				ask()
+				warnings()
+				status(FallbackStatus{Since: began, Failures: 3, Local: 3})
+				time.Sleep(time.Nanosecond)
+				ask()
+				warnings("failures=3")
+
+				store.away = false
+				ask()
+				status(FallbackStatus{Failures: 4, Local: 4})
+				warnings()
+			})
+		})
+	}
+}

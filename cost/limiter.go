@@ -1,0 +1,122 @@
+package cost
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// Limiter keeps the accounts of all principals, each as a [Ledger] does. What a
+// budget forbids is a Decision; an error means that the store could not be asked or
+// that the question had no sense, and that nothing is known of what was stored. All
+// implementations are safe for concurrent use.
+type Limiter interface {
+	// Reserve decides about a call and, if it is admitted, holds its estimate.
+	Reserve(context.Context, Request) (Decision, error)
+
+	// Settle puts what a call did cost in the place of what it held. A hold that is not
+	// there (any more) changes nothing, so settling again is harmless.
+	Settle(context.Context, Settlement) (Balance, error)
+
+	// Peek tells a balance and changes nothing.
+	Peek(context.Context, Account) (Balance, error)
+}
+
+// Account says who pays, and under which limits.
+type Account struct {
+	Principal string // whose account it is: "key:…", "oauth:…", "proxy:…", [Anonymous]
+	User      string // whom the principal acts for, "" when not known; accounts of one user are kept on one node of a store
+	Limits    Limits // acted upon by an admitted reservation; else only when nothing is known of the principal
+}
+
+// Request asks for a reservation.
+type Request struct {
+	Account
+	ID       string        // of this one reservation, see [NewID]; not ""
+	Estimate int64         // in units, see [Rule.Reserve]; below 1 counts as 1
+	Lease    time.Duration // above 0; after it, a hold that was not settled is charged the least there is
+}
+
+// Decision answers a Request. Balance is what is left after it.
+type Decision struct {
+	Admitted bool
+	Estimate int64 // in units: what is held or would have to be, after cutting to the capacity
+	Balance
+
+	// Of a refusal:
+
+	// Violated are the limits without room for this request, in the order of the
+	// constants.
+	Violated []Limit
+
+	// Wait is when this request could pass, to the microsecond, if nothing else were
+	// spent or settled until then. With MaxInFlight violated it is at least a second, a
+	// guess. 0 if Never.
+	Wait time.Duration
+
+	// Never says that waiting is no use: the estimate is above the hourly limit.
+	Never bool
+}
+
+// Limit names a limit a request was refused by.
+type Limit string
+
+// The limits.
+const (
+	Burst    Limit = "burst"     // the bucket
+	Hour     Limit = "hour"      // the hourly total
+	InFlight Limit = "in_flight" // Limits.MaxInFlight
+	Requests Limit = "requests"  // Limits.RequestsPerMinute
+)
+
+// Settlement ends a reservation.
+type Settlement struct {
+	Account
+	ID     string
+	Actual int64 // what the call did cost, in units; brought to 0…[MaxUnits]
+	Local  bool  // Decision.Local of the reservation: a hold is settled where it was made
+}
+
+// Balance is what a principal has. Remaining values are whole units and never below
+// 0; times are whole microseconds.
+type Balance struct {
+	BurstLimit      int64         // the bucket's capacity
+	BurstRemaining  int64         // what is in it
+	RefillPerSecond int64         //
+	FullIn          time.Duration // until it is full, if nothing else happens; 0 when it is
+	HourLimit       int64         // the hourly total
+	HourRemaining   int64         // what is left of it
+	HourResetIn     time.Duration // until the current hour ends; 0 when none has begun
+
+	// Local is true of a budget that only this process knows: see [Fallback].
+	Local bool
+}
+
+// NewID returns an id for a reservation: 128 random bits as 22 characters.
+func NewID() string {
+	var id [16]byte
+	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	var text [22]byte
+	base64.RawURLEncoding.Encode(text[:], id[:])
+	return string(text[:])
+}
+
+var (
+	errNoID    = errors.New("cost: a reservation needs an id")
+	errNoLease = errors.New("cost: a reservation needs a lease")
+)
+
+// check refuses a request that a Ledger could not keep.
+func (r Request) check() error {
+	if r.ID == "" {
+		return errNoID
+	}
+	if r.Lease <= 0 {
+		return errNoLease
+	}
+	return r.Limits.check()
+}
