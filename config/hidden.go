@@ -25,6 +25,9 @@ type hidden struct {
 // TOLLGATE_HANDLE_KEYS: what cannot be opened may be a secret, wherever it stands.
 const keysFile = "handles.keysFile"
 
+// apiKeysFile is the key in whose place an API key might stand.
+const apiKeysFile = "auth.keysFile"
+
 // note remembers the value of a key if it is to be hidden.
 func (d *decoder) note(key, text string, variables []string) {
 	if len(variables) > 0 || looksSecret(text) {
@@ -57,6 +60,7 @@ var wanted = map[string]string{
 	"http.tls.certFile":                         "want the path of a file that can be read",
 	"http.tls.keyFile":                          "want the path of a file that can be read",
 	keysFile:                                    "want the path of a file that can be read, relative to this one",
+	apiKeysFile:                                 "want the path of a file that can be read, relative to this one",
 	"shutdown.drain":                            "want a duration of zero or more, and not less than registry.maxToolTimeout",
 }
 
@@ -70,6 +74,8 @@ const (
 var silent = map[string]bool{
 	"listen": true, "management.listen": true, "registry.portal.url": true, "registry.portal.token": true,
 	"redis.url": true, "redis.keyPrefix": true, "telemetry.otlpEndpoint": true, "http.tls": true,
+	"auth.mode": true, "auth.publicURL": true, "auth.trustedPrincipalHeader": true,
+	"auth.oauth.issuer": true, "auth.oauth.audience": true, "auth.oauth.principalClaim": true,
 }
 
 var (
