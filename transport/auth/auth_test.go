@@ -119,6 +119,20 @@ func TestAPIKeys(t *testing.T) {
 	}
 }
 
+// A hash in the file may be that of anything; what is no API key by its form is none,
+// so that an access token can never be one.
+func TestOnlyWhatLooksLikeAnAPIKeyIsOne(t *testing.T) {
+	for _, secret := range []string{"password", "eyJhbGciOiJub25lIn0.e30.", "TG_" + strings.Repeat("x", 43), "tg_" + strings.Repeat("x", 254)} {
+		sum := sha256.Sum256([]byte(secret))
+		g := newGate(t, &issuer{}, withKeys(auth.Key{ID: "a", SHA256: hex.EncodeToString(sum[:])}))
+		for _, r := range []*http.Request{request("x-api-key", secret), request("Authorization", "Bearer "+secret)} {
+			if _, refusal := g.call(t, r, "claims"); refusal == nil || refusal.Reason != auth.KeyNotValid {
+				t.Errorf("%.20s: got %v", secret, refusal)
+			}
+		}
+	}
+}
+
 func TestSetKeysActsAtOnce(t *testing.T) {
 	first, firstEntry := makeKey(t, "a", nil)
 	second, secondEntry := makeKey(t, "b", nil)

@@ -211,7 +211,9 @@ func TestAnIssuerThatAnswersWrongly(t *testing.T) {
 		}
 	}
 	redirect := func(to string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.url+to+"?"+canary, 302) }
+		return func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.url+to+"?"+canary, http.StatusFound)
+		}
 	}
 	huge := func(w http.ResponseWriter, _ *http.Request) {
 		for range 300 {

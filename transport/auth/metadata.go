@@ -29,7 +29,7 @@ func (m *metadata) url(route string) string {
 // public address, which a proxy may have taken away.
 func (m *metadata) route(u *url.URL) (string, bool) {
 	path, ok := strings.CutPrefix(u.Path, WellKnown)
-	if !ok || u.RawPath != "" {
+	if !ok {
 		return "", false
 	}
 	route, ok := strings.CutPrefix(path, m.public.Path+"/mcp/")

@@ -79,7 +79,7 @@ func (s source) fetch(ctx context.Context) ([]jose.JSONWebKey, *fault) {
 // trusts reports whether the keys may come from that address: over TLS, unless the
 // issuer itself is a process of this machine.
 func (s source) trusts(address string) bool {
-	if len(address) > maxURL || !visible(address) {
+	if len(address) > maxURL {
 		return false
 	}
 	return strings.HasPrefix(address, "https://") || strings.HasPrefix(s.issuer, "http://") && urlFault(address) == ""
