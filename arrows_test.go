@@ -17,7 +17,7 @@ var arrows = map[string]struct {
 	reason string
 }{
 	"": {
-		may:    []string{"config", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport"},
+		may:    []string{"config", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
@@ -25,7 +25,7 @@ var arrows = map[string]struct {
 		reason: "clients nobody here wrote see the gateway as a process; what they need of its code they could not have",
 	},
 	"config": {
-		may:    []string{"redisconn", "registry", "server/handle", "server/upstream", "telemetry", "transport"},
+		may:    []string{"redisconn", "registry", "server/handle", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
 	},
 	"cost": {
@@ -84,6 +84,10 @@ var arrows = map[string]struct {
 		may:    []string{"jsonwire"},
 		reason: "transport is what is not MCP: it knows nothing of tools, so that a change of protocol does not touch listeners",
 	},
+	"transport/auth": {
+		may:    []string{"jsonwire"},
+		reason: "who calls is found out before anything is known of tools, budgets or listeners, and must not depend on them",
+	},
 }
 
 // outside says which package alone may import a third-party module, and why.
@@ -96,6 +100,8 @@ var outside = map[string]struct {
 	"github.com/lmittmann/tint":                {[]string{""}, "packages log through *slog.Logger and do not choose how it looks"},
 	"github.com/modelcontextprotocol/go-sdk":   {[]string{"", "server"}, "the SDK's traps are fenced in by one package; main only calls its client for tools and call"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {[]string{"registry/schema"}, "the validator panics on hostile input unless its guards stand around it"},
+	"github.com/coreos/go-oidc/v3":             {[]string{"transport/auth"}, "tokens are judged in one place, behind bounds on what an issuer may answer and how often it is asked"},
+	"github.com/go-jose/go-jose/v4":            {[]string{"transport/auth"}, "signatures are verified in one place, with the algorithms that are allowed there"},
 	"github.com/dlclark/regexp2/v2":            {[]string{"registry/schema"}, "a backtracking pattern engine is safe only behind a time bound"},
 	"github.com/redis/go-redis/v9":             {[]string{"redisconn"}, "time-outs, breaker and the care for secrets in errors stand in one place"},
 	"github.com/prometheus/client_golang":      {[]string{"telemetry"}, "metrics have their names and labels in one place"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"tollgate/server/management"
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
+	"tollgate/transport/auth"
 )
 
 // purpose is what a command assembles a gateway for.
@@ -54,6 +56,10 @@ func (s source) load() (*config.Config, error) {
 	}
 	if err := c.CheckOrigin(s.Fixtures.on); err != nil {
 		return nil, err
+	}
+	if c.Auth != auth.DefaultConfig() {
+		// Refused rather than ignored: nobody must believe that callers are checked.
+		return nil, errors.New("auth: this build has no authentication; remove the section")
 	}
 	return c, nil
 }

@@ -16,6 +16,7 @@ import (
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
 	"tollgate/transport"
+	"tollgate/transport/auth"
 )
 
 // check finds what is wrong with well-typed values: what each package says of
@@ -40,6 +41,10 @@ func (c *Config) check(d *decoder) []Problem {
 	for _, err := range flatten(c.Handles.Validate()) {
 		k.take("handles", err)
 	}
+	for _, err := range flatten(c.Auth.Validate()) {
+		k.take("auth", err)
+	}
+	k.credentials(c)
 	for _, err := range flatten(c.Telemetry.Validate()) {
 		k.take("telemetry", err)
 	}
@@ -49,6 +54,7 @@ func (c *Config) check(d *decoder) []Problem {
 	k.readable("http.tls.certFile", c.Transport.HTTP.TLS.CertFile)
 	k.readable("http.tls.keyFile", c.Transport.HTTP.TLS.KeyFile)
 	k.readable("handles.keysFile", c.Handles.KeysFile)
+	k.readable("auth.keysFile", c.Auth.KeysFile)
 	k.address("registry.portal.url", c.Registry.Portal.URL)
 	k.routes(c.Registry)
 	return k.problems
@@ -90,6 +96,8 @@ func (k *checker) take(section string, err error) {
 		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*handle.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
+	} else if e, ok := errors.AsType[*auth.ConfigError](err); ok {
+		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
 	} else {
@@ -118,6 +126,22 @@ func flatten(errs ...error) []error {
 func (k *checker) twoListeners(c transport.Config) {
 	if c.OneAddress() {
 		k.report("management.listen", "must not be the address of listen: agents must not reach what is an operator's")
+	}
+}
+
+// credentials finds what would hand a caller's credential on to Tool Services. It
+// is meant for the gateway: with it, each of them could call in the caller's name.
+func (k *checker) credentials(c *Config) {
+	if c.Auth.Mode != auth.Required {
+		return
+	}
+	if c.Upstream.PassAuthorization {
+		k.report("upstream.passAuthorization", "must not be true with auth.mode required: Tool Services would get credentials meant for the gateway")
+	}
+	for i, name := range c.Upstream.PassHeaders {
+		if strings.EqualFold(name, "x-api-key") {
+			k.report(fmt.Sprintf("upstream.passHeaders[%d]", i), "must not be x-api-key with auth.mode required: Tool Services would get credentials meant for the gateway")
+		}
 	}
 }
 

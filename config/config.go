@@ -13,6 +13,7 @@ import (
 	"tollgate/server/upstream"
 	"tollgate/telemetry"
 	"tollgate/transport"
+	"tollgate/transport/auth"
 )
 
 // Config is the whole configuration. Its parts are the structs of the packages
@@ -39,6 +40,9 @@ type Config struct {
 
 	// Handles is how the state of tools is kept between calls.
 	Handles handle.Config `yaml:"handles"`
+
+	// Auth is who may call, and how the gateway finds out who does.
+	Auth auth.Config `yaml:"auth"`
 
 	Telemetry telemetry.Config `yaml:"telemetry"`
 }
@@ -84,6 +88,7 @@ func Default() *Config {
 		Upstream:  upstream.DefaultConfig(),
 		Redis:     redisconn.DefaultConfig(),
 		Handles:   handle.DefaultConfig(),
+		Auth:      auth.DefaultConfig(),
 	}
 }
 
@@ -91,7 +96,6 @@ func Default() *Config {
 // refused rather than ignored: an operator who configures a budget must not
 // believe that it is kept.
 var notBuilt = map[string]string{
-	"auth": "authentication",
 	"cost": "cost budgets",
 }
 
@@ -117,7 +121,7 @@ func Inspect(path string, lookup func(name string) (string, bool)) (c *Config, v
 }
 
 func loadFile(path string, d decoder) (*Config, error) {
-	data, err := readFile(path)
+	data, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -132,18 +136,18 @@ func loadFile(path string, d decoder) (*Config, error) {
 // anything, and a device has no end.
 const maxFile = 1 << 20
 
-func readFile(path string) ([]byte, error) {
+func readFile(path string, most int) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(file, int64(most)+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	if len(data) > most {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, most)
 	}
 	return data, nil
 }
@@ -192,6 +196,7 @@ func (c *Config) paths() map[string]*string {
 		"upstream.caFile":   &c.Upstream.CAFile,
 		"redis.caFile":      &c.Redis.CAFile,
 		"handles.keysFile":  &c.Handles.KeysFile,
+		"auth.keysFile":     &c.Auth.KeysFile,
 	}
 	for key, services := range c.Registry.Routes {
 		for i := range services {

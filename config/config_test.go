@@ -229,9 +229,21 @@ shutdown:
 		"a directory of keys": {"handles: {keysFile: .}\n", []string{"1:11: handles.keysFile: want the path of a file that can be read, relative to this one: is a directory"}},
 		"handles of the wrong types": {"handles: {ephemeralKeys: 1, memoryStore: maybe, maxSignedBytes: 1KiB, keys: x}\n", []string{
 			"1:26: handles.ephemeralKeys: want true or false", "1:42: handles.memoryStore: want true or false", "1:65: handles.maxSignedBytes: want a whole number", "1:71: handles.keys: unknown key"}},
-		"what is not built": {"auth: {mode: none}\ncost:\n", []string{
-			"1:1: auth: this build has no authentication",
-			"2:1: cost: this build has no cost budgets",
+		"what is not built":          {"cost:\n", []string{"1:1: cost: this build has no cost budgets"}},
+		"auth that keeps nobody out": {"auth: {mode: required}\n", []string{"1:8: auth.mode: required needs auth.keysFile or auth.oauth.issuer"}},
+		"auth that is not kept": {"auth:\n  keysFile: tollgate.yaml\n  oauth: { issuer: https://login.example, audience: x }\n  publicURL: https://tools.example\n", []string{
+			"2:3: auth.keysFile: has no effect with mode none",
+			"3:12: auth.oauth.issuer: has no effect with mode none",
+		}},
+		"auth and credentials handed on": {"auth: { mode: required, keysFile: tollgate.yaml, trustedPrincipalHeader: x-user }\nupstream:\n  passAuthorization: true\n  passHeaders: [guid, X-API-Key]\n", []string{
+			"1:50: auth.trustedPrincipalHeader: has no effect with mode required",
+			"3:3: upstream.passAuthorization: must not be true with auth.mode required",
+			"4:23: upstream.passHeaders[1]: must not be x-api-key with auth.mode required",
+		}},
+		"auth of the wrong types": {"auth: { mode: yes, oauth: { issuer: [], scopes: x }, keys: y }\n", []string{
+			"1:37: auth.oauth.issuer: want a string", "1:41: auth.oauth.scopes: unknown key", "1:54: auth.keys: unknown key"}},
+		"an API key in place of the file": {"auth: { mode: required, keysFile: tg_q83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRWeJq8w }\n", []string{
+			"1:25: auth.keysFile: want the path of a file that can be read, relative to this one: no such file or directory",
 		}},
 	}
 	for name, test := range tests {

@@ -62,7 +62,7 @@ func (d *decoder) decode(data []byte, dst any) {
 		}
 	}
 	if len(bodies) > 1 {
-		d.report(bodies[1], "", "a configuration is one YAML document; a second one starts here")
+		d.report(bodies[1], "", "want one YAML document; a second one starts here")
 	}
 	if len(bodies) > 0 {
 		d.value(bodies[0], reflect.ValueOf(dst).Elem(), "")

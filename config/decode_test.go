@@ -154,7 +154,7 @@ func TestDecodeReportsEveryProblemAtItsPlace(t *testing.T) {
 		"unknown alias": {"inner: *nobody\n", []string{"1:8 inner: no anchor of this name stands before this alias; a value that begins with * must be in quotes"}},
 		"tag":           {"name: !!str x\n", []string{"1:7 name: YAML tags are not supported"}},
 		"merge key":     {"inner: &a {file: x}\ngroups:\n  <<: *a\n", []string{"3:3 groups: merge keys (<<) are not supported"}},
-		"two documents": {"name: a\n---\nname: b\n", []string{"3:1 : a configuration is one YAML document"}},
+		"two documents": {"name: a\n---\nname: b\n", []string{"3:1 : want one YAML document"}},
 		"not YAML":      {"name: [a\n", []string{"1:7 : not valid YAML: "}},
 		"several":       {"nam: x\nsize: many\ninner:\n  fil: x\n", []string{"1:1 nam: ", "2:7 size: ", "4:3 inner.fil: "}},
 	}

@@ -34,12 +34,12 @@ func looksSecret(text string) bool {
 	return strings.ContainsAny(text, "@\n\r") || len(text) > 100
 }
 
-// mayBeSecret reports whether messages must not show the value of a key. That of
-// handles.keysFile may be taken for the variable TOLLGATE_HANDLE_KEYS: what cannot
-// be opened may be a key, whatever it looks like and wherever it stands.
+// mayBeSecret reports whether messages must not show the value of a key. Where the
+// path of a file of keys is wanted, a key itself may stand: what cannot be opened
+// may be one, whatever it looks like and wherever it comes from.
 func (d *decoder) mayBeSecret(key string) bool {
 	_, hidden := d.hidden[key]
-	return hidden || key == "handles.keysFile"
+	return hidden || key == "handles.keysFile" || key == "auth.keysFile"
 }
 
 // wanted says for keys whose own check quotes the value what is wanted there, in
@@ -61,6 +61,7 @@ var wanted = map[string]string{
 	"http.tls.certFile":                         "want the path of a file that can be read",
 	"http.tls.keyFile":                          "want the path of a file that can be read",
 	"handles.keysFile":                          "want the path of a file that can be read, relative to this one",
+	"auth.keysFile":                             "want the path of a file that can be read, relative to this one",
 	"shutdown.drain":                            "want a duration of zero or more, and not less than registry.maxToolTimeout",
 }
 
@@ -74,6 +75,8 @@ const (
 var silent = map[string]bool{
 	"listen": true, "management.listen": true, "registry.portal.url": true, "registry.portal.token": true,
 	"redis.url": true, "redis.keyPrefix": true, "telemetry.otlpEndpoint": true, "http.tls": true,
+	"auth.mode": true, "auth.publicURL": true, "auth.trustedPrincipalHeader": true,
+	"auth.oauth.issuer": true, "auth.oauth.audience": true, "auth.oauth.principalClaim": true,
 }
 
 var (

@@ -1,0 +1,170 @@
+package auth
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+)
+
+// Caller is who calls.
+type Caller struct {
+	// Principal is key:<id>, oauth:<principal claim>, proxy:<value> or anonymous. The
+	// part before the colon keeps them apart: no caller can choose it. At most 262
+	// visible ASCII characters.
+	Principal string
+
+	// User is whose API key it is, as the keys file says; "" when nobody says.
+	User string
+
+	// Tier names the budget. It is as the keys file has it, and may be one that does
+	// not exist; whoever has no key is basic.
+	Tier string
+}
+
+// Anonymous is a caller nobody has told of.
+func Anonymous() Caller { return Caller{Principal: "anonymous", Tier: basicTier} }
+
+// Options are what an [Authenticator] needs.
+type Options struct {
+	// Config must be valid.
+	Config Config
+
+	// Name is what the gateway is called for people who are asked to let a client
+	// use it (resource_name). "" is Tollgate.
+	Name string
+
+	// Keys are the first API keys, as [CheckKeys] accepts them; nil is none.
+	Keys []Key
+
+	// Transport carries requests to the issuer; nil is http.DefaultTransport. It
+	// must not follow redirects, which a http.RoundTripper does not.
+	Transport http.RoundTripper
+
+	// Logger hears of an issuer that does not answer; nil is silence.
+	Logger *slog.Logger
+}
+
+// Authenticator finds out who calls. Its methods may be called concurrently. It has
+// no goroutines and needs no closing.
+type Authenticator struct {
+	config   Config
+	header   string // TrustedPrincipalHeader, canonical
+	keys     atomic.Pointer[keyTable]
+	tokens   *tokens // nil: no OAuth
+	metadata *metadata
+}
+
+// New makes an Authenticator. It asks nobody: the issuer may be away. The error is
+// that of [Config.Validate] or [CheckKeys].
+func New(o Options) (*Authenticator, error) {
+	if err := errors.Join(o.Config.Validate(), CheckKeys(o.Keys)); err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Transport == nil {
+		o.Transport = http.DefaultTransport
+	}
+	if o.Name == "" {
+		o.Name = "Tollgate"
+	}
+	a := &Authenticator{config: o.Config, header: http.CanonicalHeaderKey(o.Config.TrustedPrincipalHeader)}
+	a.SetKeys(o.Keys)
+	if o.Config.OAuth.Issuer != "" {
+		public, err := url.Parse(o.Config.PublicURL)
+		if err != nil {
+			return nil, err // cannot be: Validate has parsed it
+		}
+		a.metadata = &metadata{public: public, issuer: o.Config.OAuth.Issuer, name: o.Name}
+		a.tokens = &tokens{
+			config: o.Config.OAuth,
+			public: o.Config.PublicURL,
+			keys:   newIssuerKeys(o.Config.OAuth.Issuer, o.Transport, o.Logger),
+		}
+	}
+	return a, nil
+}
+
+// SetKeys replaces all API keys, from the next request on. Keys that [CheckKeys]
+// refuses may be left out.
+func (a *Authenticator) SetKeys(keys []Key) {
+	table := newKeyTable(keys)
+	a.keys.Store(&table)
+}
+
+// Authenticate finds out who sends a request to a route. The error is a *[Refusal].
+// route is the routeKey as decoded from the path; whether it exists is of no
+// matter. It may take as long as the issuer takes to answer, at most [IssuerTimeout],
+// and ends with the request.
+func (a *Authenticator) Authenticate(r *http.Request, route string) (Caller, error) {
+	if a.config.Mode == None {
+		return a.proxied(r.Header)
+	}
+	c, refusal := readCredential(r.Header)
+	if refusal != nil {
+		return Caller{}, a.challenge(refusal, route, false)
+	}
+	if strings.HasPrefix(c.value, keyPrefix) || !c.bearer || a.tokens == nil {
+		caller, refusal := a.byKey(c.value, route)
+		if refusal != nil {
+			return Caller{}, a.challenge(refusal, route, c.bearer)
+		}
+		return caller, nil
+	}
+	caller, refusal := a.tokens.verify(r.Context(), c.value, route)
+	if refusal != nil {
+		return Caller{}, a.challenge(refusal, route, true)
+	}
+	return caller, nil
+}
+
+// AuthenticateKey finds out who has an API key that did not come over HTTP. With
+// mode none everybody is anonymous. The error is a *[Refusal].
+func (a *Authenticator) AuthenticateKey(key, route string) (Caller, error) {
+	if a.config.Mode == None {
+		return Anonymous(), nil
+	}
+	if key == "" {
+		return Caller{}, refuse(Unauthenticated)
+	}
+	caller, refusal := a.byKey(key, route)
+	if refusal != nil {
+		return Caller{}, refusal
+	}
+	return caller, nil
+}
+
+func (a *Authenticator) byKey(key, route string) (Caller, *Refusal) {
+	entry := (*a.keys.Load()).find(key)
+	switch {
+	case entry == nil:
+		return Caller{}, refuse(KeyNotValid)
+	case !entry.allows(route):
+		return Caller{}, refuse(RouteNotFound)
+	}
+	return entry.caller, nil
+}
+
+// maxPrincipal bounds what others say of who calls, in bytes.
+const maxPrincipal = 256
+
+// proxied is who the proxy says calls. Without the header it is nobody in
+// particular. A header that is there and cannot be used is refused: were it
+// anonymous, whoever gets a second line past the proxy would have no budget.
+func (a *Authenticator) proxied(h http.Header) (Caller, error) {
+	if a.header == "" {
+		return Anonymous(), nil
+	}
+	switch values := h[a.header]; {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		return Anonymous(), nil
+	case len(values) > 1 || !visible(values[0]) || len(values[0]) > maxPrincipal || strings.Contains(values[0], ","):
+		return Caller{}, refuse(PrincipalNotValid)
+	default:
+		return Caller{Principal: "proxy:" + values[0], Tier: basicTier}, nil
+	}
+}

@@ -1,0 +1,161 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	// IssuerTimeout is how long the issuer may take for discovery and keys together.
+	IssuerTimeout = 5 * time.Second
+
+	// keysFresh is how long keys are used without asking again: a key that the
+	// issuer has withdrawn is good for so long.
+	keysFresh = 5 * time.Minute
+
+	// keysCurrent is how long keys are taken for all there are: only a token that
+	// names another key asks for newer ones, and only when they are older than this.
+	// Issuers publish a key before they sign with it.
+	keysCurrent = 10 * time.Second
+
+	// keysKept is how long keys are used while the issuer does not answer. The tokens
+	// they have signed seldom live longer.
+	keysKept = time.Hour
+
+	// firstPause and longestPause are between tries that fail; each doubles the last.
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+
+	// warnEvery bounds the log during an outage.
+	warnEvery = time.Minute
+)
+
+var (
+	errUnavailable = errors.New("the issuer does not answer")
+	errNoKey       = errors.New("no key of the issuer")
+)
+
+// issuerKeys are the public keys of an issuer, asked for when a token needs them.
+//
+// The library has a set of its own, which asks again for every token with a key it
+// does not have, and keeps a withdrawn key until then: so anybody could make the
+// gateway ask as often as he can call.
+//
+// One request at a time asks. The others wait for it if they need the answer; while
+// the issuer is known to be away, those whose keys are here do not.
+type issuerKeys struct {
+	source source
+	log    *slog.Logger
+
+	state atomic.Pointer[keyState]
+	turn  chan struct{} // holds one: the right to ask and to write what follows
+
+	warned time.Time // when the log last heard of the outage
+}
+
+// keyState is what is known. It is immutable.
+type keyState struct {
+	keys     []jose.JSONWebKey
+	asked    time.Time // when the issuer was asked for them; zero: never with success
+	failures int       // since then
+	next     time.Time // no try before, if there were failures
+}
+
+func newIssuerKeys(issuer string, transport http.RoundTripper, log *slog.Logger) *issuerKeys {
+	k := &issuerKeys{source: source{issuer: issuer, transport: transport}, log: log, turn: make(chan struct{}, 1)}
+	k.state.Store(&keyState{})
+	return k
+}
+
+// find returns the keys that may have signed a token. The error is errUnavailable,
+// errNoKey, or that of the context.
+func (k *issuerKeys) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
+	state := k.state.Load()
+	keys := state.matching(id, algorithm)
+	if age := time.Since(state.asked); len(keys) > 0 && age < keysFresh {
+		return keys, nil
+	} else if len(keys) == 0 && age < keysCurrent {
+		return nil, errNoKey
+	}
+	state, err := k.refresh(ctx, state, len(keys) > 0 && time.Since(state.asked) < keysKept)
+	if err != nil {
+		return nil, errors.Join(errUnavailable, err)
+	}
+	keys = state.matching(id, algorithm)
+	switch {
+	case len(keys) > 0 && time.Since(state.asked) < keysKept:
+		return keys, nil
+	case state.failures > 0:
+		return nil, errUnavailable
+	}
+	return nil, errNoKey
+}
+
+// refresh returns what is known after somebody has asked the issuer since seen, or
+// has found that it is not the time to. usable is whether the caller can go on with
+// what he has seen.
+func (k *issuerKeys) refresh(ctx context.Context, seen *keyState, usable bool) (*keyState, error) {
+	if seen.failures > 0 && time.Now().Before(seen.next) {
+		return seen, nil
+	}
+	if usable && seen.failures > 0 {
+		select {
+		case k.turn <- struct{}{}:
+		default:
+			return seen, nil
+		}
+	} else {
+		select {
+		case k.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer func() { <-k.turn }()
+	state := k.state.Load()
+	if state != seen {
+		return state, nil // somebody else has asked meanwhile
+	}
+	next := k.ask(ctx, state)
+	k.state.Store(next)
+	return next, nil
+}
+
+// ask asks the issuer. It goes on when the caller has left: others wait for it.
+func (k *issuerKeys) ask(ctx context.Context, state *keyState) *keyState {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), IssuerTimeout)
+	defer cancel()
+	asked := time.Now()
+	keys, fault := k.source.fetch(ctx)
+	if fault == nil {
+		if !k.warned.IsZero() {
+			k.log.Info("the OAuth issuer answers again", "failures", state.failures)
+			k.warned = time.Time{}
+		}
+		return &keyState{keys: keys, asked: asked}
+	}
+	if time.Since(k.warned) >= warnEvery {
+		k.log.Warn("the OAuth issuer gives no keys to check access tokens with", "kind", fault.kind, "status", fault.status, "known_keys", len(state.keys))
+		k.warned = time.Now()
+	}
+	pause := min(firstPause<<min(state.failures, 10), longestPause)
+	return &keyState{keys: state.keys, asked: state.asked, failures: state.failures + 1, next: time.Now().Add(pause)}
+}
+
+// matching are the keys of that id, which may be "" if the token names none, that
+// are good for the algorithm.
+func (s *keyState) matching(id, algorithm string) []jose.JSONWebKey {
+	var keys []jose.JSONWebKey
+	for _, key := range s.keys {
+		if (id == "" || key.KeyID == id) && goodFor(key, algorithm) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,189 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"tollgate/jsonwire"
+)
+
+// maxToken bounds an access token, in bytes.
+const maxToken = 16 << 10
+
+// leeway is by how much clocks may differ.
+const leeway = time.Minute
+
+// algorithms are the signatures a token may have: all that have a public key.
+// none and HS256 are not among them, so that neither a token without signature nor
+// one whose "secret" is the public key gets as far as a key. What discovery lists is
+// about ID tokens; here each key says by its type, and by its alg if it has one,
+// what it is good for.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+// tokens judges access tokens.
+type tokens struct {
+	config OAuthConfig
+	public string // Config.PublicURL
+	keys   *issuerKeys
+}
+
+// verify finds out who calls with an access token. The library decides on
+// signature, issuer, audience and expiry; claims decides once more, by the exact
+// names, and knows why not.
+func (t *tokens) verify(ctx context.Context, token, route string) (Caller, *Refusal) {
+	if !isCompactJWS(token) {
+		return Caller{}, refuse(TokenMalformed)
+	}
+	audience := t.config.Audience
+	if audience == "" {
+		audience = t.public + "/mcp/" + route
+	}
+	now := time.Now()
+	signature := &signature{keys: t.keys, fault: TokenMalformed}
+	verifier := oidc.NewVerifier(t.config.Issuer, signature, &oidc.Config{
+		ClientID:             audience,
+		SupportedSigningAlgs: algorithmNames(),
+		Now:                  func() time.Time { return now.Add(-leeway) },
+	})
+	_, err := verifier.Verify(ctx, token)
+	if signature.payload == nil {
+		return Caller{}, refuse(signature.fault)
+	}
+	principal, fault := t.claims(signature.payload, audience, now)
+	switch {
+	case fault != "":
+		return Caller{}, refuse(fault)
+	case err != nil:
+		return Caller{}, refuse(TokenMalformed)
+	}
+	return Caller{Principal: "oauth:" + principal, Tier: basicTier}, nil
+}
+
+func algorithmNames() []string {
+	names := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		names[i] = string(a)
+	}
+	return names
+}
+
+// isCompactJWS reports whether token has the form of a signed JWT: three parts in
+// the base64url alphabet. An encrypted one has five.
+func isCompactJWS(token string) bool {
+	if len(token) > maxToken || strings.Count(token, ".") != 2 {
+		return false
+	}
+	for _, c := range []byte(token) {
+		if !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+// signature verifies the signature of one token, and remembers what the library
+// would only put into a text.
+type signature struct {
+	keys    *issuerKeys
+	payload []byte // what is signed; nil: the signature has not been verified
+	fault   Reason // why not
+}
+
+// VerifySignature is what the library calls.
+func (s *signature) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	signed, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, err
+	}
+	header := signed.Signatures[0].Header
+	candidates, err := s.keys.find(ctx, header.KeyID, header.Algorithm)
+	if errors.Is(err, errUnavailable) {
+		s.fault = IssuerUnavailable
+		return nil, err
+	}
+	s.fault = TokenSignature
+	for _, key := range candidates {
+		if payload, err := signed.Verify(key.Key); err == nil && len(payload) > 0 {
+			s.payload = payload
+			return payload, nil
+		}
+	}
+	return nil, errNoKey
+}
+
+// claims reads who calls from a verified payload, or says why it is not good here.
+func (t *tokens) claims(payload []byte, audience string, now time.Time) (principal string, fault Reason) {
+	if jsonwire.Check(payload, jsonwire.ArgumentLimits) != nil || jsonwire.KindOf(payload) != jsonwire.KindObject {
+		return "", TokenMalformed
+	}
+	if issuer, ok := textClaim(payload, "iss"); !ok || issuer != t.config.Issuer {
+		return "", TokenIssuer
+	}
+	if !slices.Contains(audiences(payload), audience) {
+		return "", TokenAudience
+	}
+	seconds := float64(now.UnixMilli()) / 1000
+	if expiry, given, ok := timeClaim(payload, "exp"); !given || !ok || expiry+leeway.Seconds() < seconds {
+		return "", TokenExpired
+	}
+	if start, given, ok := timeClaim(payload, "nbf"); given && (!ok || start-leeway.Seconds() > seconds) {
+		return "", TokenNotYetValid
+	}
+	principal, ok := textClaim(payload, t.config.PrincipalClaim)
+	if !ok || !visible(principal) || len(principal) > maxPrincipal {
+		return "", TokenPrincipal
+	}
+	return principal, ""
+}
+
+// textClaim is the string a claim holds.
+func textClaim(payload []byte, name string) (string, bool) {
+	value, ok := jsonwire.Get(payload, name)
+	if !ok {
+		return "", false
+	}
+	return jsonwire.Text(value)
+}
+
+// audiences are the strings of the aud claim, which may be one or a list.
+func audiences(payload []byte) []string {
+	value, ok := jsonwire.Get(payload, "aud")
+	if !ok {
+		return nil
+	}
+	if one, ok := jsonwire.Text(value); ok {
+		return []string{one}
+	}
+	elements, err := jsonwire.Elements(value)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, element := range elements {
+		if one, ok := jsonwire.Text(element); ok {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// timeClaim is a NumericDate (RFC 7519): seconds since 1970, with a fraction
+// perhaps. ok is false if it is something else.
+func timeClaim(payload []byte, name string) (seconds float64, given, ok bool) {
+	value, given := jsonwire.Get(payload, name)
+	if !given || jsonwire.KindOf(value) != jsonwire.KindNumber {
+		return 0, given, false
+	}
+	seconds, err := strconv.ParseFloat(string(value), 64)
+	return seconds, true, err == nil
+}
