@@ -62,7 +62,7 @@ var arrows = map[string]struct {
 		reason: "the relay hands lines to a remote gateway and must not run a local one by accident",
 	},
 	"server": {
-		may:    []string{"jsonwire", "registry", "registry/schema", "server/handle", "server/upstream"},
+		may:    []string{"cost", "jsonwire", "registry", "registry/schema", "server/handle", "server/upstream"},
 		reason: "the server answers MCP from snapshots; listeners and framing reach it through interfaces, so that every door meets the same core",
 	},
 	"server/handle": {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"net/url"
 	"os"
 	"sync/atomic"
 	"time"
@@ -35,6 +33,7 @@ type parts struct {
 	config   *config.Config
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
+	auth     *auth.Authenticator
 	redis    *redisconn.Conn // nil without Redis
 	states   stateKeeping
 	registry *registry.Registry
@@ -56,10 +55,6 @@ func (s source) load() (*config.Config, error) {
 	}
 	if err := c.CheckOrigin(s.Fixtures.on); err != nil {
 		return nil, err
-	}
-	if c.Auth != auth.DefaultConfig() {
-		// Refused rather than ignored: nobody must believe that callers are checked.
-		return nil, errors.New("auth: this build has no authentication; remove the section")
 	}
 	return c, nil
 }
@@ -98,8 +93,14 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	var apiKeys []auth.Key
+	if c.Auth.KeysFile != "" {
+		if apiKeys, err = config.ReadAPIKeys(c.Auth.KeysFile); err != nil {
+			return nil, err
+		}
+	}
 	p := &parts{purpose: what, config: c}
-	if err := p.fill(s.Fixtures, keys, log); err != nil {
+	if err := p.fill(s.Fixtures, keys, apiKeys, log); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 
 // fill makes the parts in the order in which they need each other. After an
 // error, those made so far are to be closed.
-func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (err error) {
+func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, log *slog.Logger) (err error) {
 	if demo.on {
 		if p.demo, err = fixtures.Start(fixtures.Options{Dir: demo.dir, Logger: log}); err != nil {
 			return err
@@ -126,6 +127,9 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (er
 	}
 	p.upstream, err = upstream.New(upstream.Options{Config: c.Upstream, Version: version, Logger: log, Tracer: p.tracing.Tracer()})
 	if err != nil {
+		return err
+	}
+	if err = p.openAuth(apiKeys, log); err != nil {
 		return err
 	}
 	p.registry, err = registry.New(registry.Options{
@@ -147,7 +151,8 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (er
 		Routes:          p.registry,
 		Upstream:        p.upstream,
 		Version:         version,
-		CacheScope:      server.CachePublic,
+		CacheScope:      p.cacheScope(),
+		Authenticator:   authenticator{p.auth},
 		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
 		Drain:           c.Transport.Shutdown.Drain,
 		Signed:          p.states.signed,
@@ -203,15 +208,8 @@ func (p *parts) useDemo() {
 	}
 }
 
-// portalHost is the host of the Portal, which the operator named and which
-// therefore needs no second mention among the allowed hosts.
-func (p *parts) portalHost() []string {
-	u, err := url.Parse(p.config.Registry.Portal.URL)
-	if err != nil || u.Hostname() == "" {
-		return nil
-	}
-	return []string{u.Hostname()}
-}
+// portalHost is the host of the Portal.
+func (p *parts) portalHost() []string { return hostOf(p.config.Registry.Portal.URL) }
 
 // flushTraces bounds how long the last traces may take to be sent.
 const flushTraces = time.Second

@@ -54,7 +54,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	var announcing sync.WaitGroup
 	err = transport.Serve(ctx, transport.ServeOptions{
 		Config:  settings,
-		Handler: transport.Guard(settings, p.config.Upstream.PassHeaders, p.server),
+		Handler: p.publicHandler(settings),
 		Signals: signals,
 		Opened:  func() error { return management.open(ctx) },
 		Ready: func(addr net.Addr) {

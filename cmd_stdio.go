@@ -72,6 +72,11 @@ func (c stdioCmd) serve(ctx context.Context, std streams, log *slog.Logger, head
 	if err != nil {
 		return err
 	}
+	peer, err := p.peer(c.Route, header)
+	if err != nil {
+		p.close()
+		return err
+	}
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer p.close()
@@ -83,7 +88,7 @@ func (c stdioCmd) serve(ctx context.Context, std streams, log *slog.Logger, head
 		}
 	})
 	lines := transport.NewStdio(std.in, std.out, p.config.Transport.HTTP.MaxRequestBytes)
-	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, header)
+	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, peer)
 }
 
 // unlessStopped is err, but nil when a signal asked the process to end: that a
@@ -99,7 +104,7 @@ func (c stdioCmd) relay(ctx context.Context, std streams, log *slog.Logger, head
 	version, _ := build()
 	return relay.Run(ctx, relay.Options{
 		URL:     c.URL,
-		APIKey:  os.Getenv("TOLLGATE_API_KEY"),
+		APIKey:  os.Getenv(keyVariable),
 		Header:  header,
 		Lines:   transport.NewStdio(std.in, std.out, config.Default().Transport.HTTP.MaxRequestBytes),
 		Logger:  log,

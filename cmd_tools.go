@@ -195,10 +195,14 @@ func (l looker) with(ctx context.Context, f func(context.Context, *server.Client
 		return err
 	}
 	defer p.close()
+	peer, err := p.peer(l.route, header)
+	if err != nil {
+		return err
+	}
 	if fault := p.routeFault(ctx, l.route); fault != nil {
 		return fault
 	}
-	client := p.server.Client(ctx, registry.RouteKey(l.route), header)
+	client := p.server.Client(ctx, registry.RouteKey(l.route), peer)
 	defer client.Close()
 	return f(ctx, client)
 }

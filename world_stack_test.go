@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"tollgate/registry"
 	"tollgate/relay"
+	"tollgate/server"
 	"tollgate/transport"
 )
 
@@ -235,7 +235,7 @@ func callHeaders(tool string, modern bool) []string {
 // openStdio talks to the gateway over lines.
 func openStdio(t *testing.T, s *stack, route string, _ bool) exchanger {
 	return openLines(t, func(ctx context.Context, lines *transport.Stdio) error {
-		return s.server.ServeFrames(ctx, registry.RouteKey(route), lines, http.Header{})
+		return s.server.ServeFrames(ctx, registry.RouteKey(route), lines, server.Peer{})
 	}, "")
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"sync"
 
@@ -25,15 +24,14 @@ type Client struct {
 	id int64
 }
 
-// Client opens a session on a route. header is the caller's header for every
-// call. The session ends with Close, not with ctx.
-func (s *Server) Client(ctx context.Context, key registry.RouteKey, header http.Header) *Client {
+// Client opens a session on a route. The session ends with Close, not with ctx.
+func (s *Server) Client(ctx context.Context, key registry.RouteKey, peer Peer) *Client {
 	c := &Client{pipe: newPipe(), ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		defer c.pipe.close()
 		defer s.recovered()
-		_ = s.ServeFrames(context.WithoutCancel(ctx), key, c.pipe, header) // a pipe inside the process does not break
+		_ = s.ServeFrames(context.WithoutCancel(ctx), key, c.pipe, peer) // a pipe inside the process does not break
 	}()
 	return c
 }

@@ -10,7 +10,7 @@ import (
 
 func TestClientListsAndCalls(t *testing.T) {
 	g := newGateway(t)
-	c := g.Client(t.Context(), "claims", http.Header{"Guid": {"g1"}})
+	c := g.Client(t.Context(), "claims", Peer{Header: http.Header{"Guid": {"g1"}}})
 	defer c.Close()
 	tools, err := c.Tools(t.Context())
 	if err != nil || string(tools) != string(g.routes.snapshots["claims"].List) {
@@ -30,7 +30,7 @@ func TestClientListsAndCalls(t *testing.T) {
 
 func TestClientSaysWhatIsWrong(t *testing.T) {
 	g := newGateway(t)
-	c := g.Client(t.Context(), "claims", nil)
+	c := g.Client(t.Context(), "claims", Peer{})
 	defer c.Close()
 	for arguments, code := range map[string]int{`{}`: -32602, `{"a":1,"a":2}`: -32602, `[]`: -32602, `{`: -32700, `"\ud800`: -32700} {
 		_, err := c.Call(t.Context(), map[bool]string{true: "claims.nope", false: "claims.echo"}[arguments == `{}`], []byte(arguments))
@@ -38,7 +38,7 @@ func TestClientSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v, want code %d", arguments, err, code)
 		}
 	}
-	other := g.Client(t.Context(), "unknown", nil)
+	other := g.Client(t.Context(), "unknown", Peer{})
 	defer other.Close()
 	if _, err := other.Tools(t.Context()); err == nil || !strings.Contains(err.Error(), "unknown does not exist") {
 		t.Errorf("an unknown route: %v", err)
@@ -48,7 +48,7 @@ func TestClientSaysWhatIsWrong(t *testing.T) {
 func TestClientCancels(t *testing.T) {
 	g := newGateway(t)
 	entered, cancelled := g.blockingTool()
-	c := g.Client(t.Context(), "claims", nil)
+	c := g.Client(t.Context(), "claims", Peer{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

@@ -19,6 +19,7 @@ import (
 type core struct {
 	routes   Routes
 	upstream *upstream.Client
+	budgets  *Budgets // nil: nothing is metered
 	observer Observer // nil: none
 	log      *slog.Logger
 
@@ -39,10 +40,11 @@ func (c *core) list(snapshot *registry.Snapshot, modern bool) (tools []byte, ttl
 type call struct {
 	route     registry.RouteKey
 	snapshot  *registry.Snapshot // when the door has taken one already; else nil
-	principal string             // who calls
+	caller    Caller
 	tool      registry.ToolName
 	arguments []byte      // as sent, one JSON value; nil when absent
 	header    http.Header // the caller's HTTP headers
+	reply     http.Header // where headers of the answer go; nil when there are none
 	modern    bool        // protocol version 2026-07-28 and later
 	mirrored  bool        // the headers have to mirror declared arguments
 
@@ -53,12 +55,16 @@ type call struct {
 // call answers a tool call, logs it and tells the observer. The error, if any, is
 // the gateway's refusal; whatever a Tool Service does is a result.
 func (c *core) call(ctx context.Context, in *call) (result upstream.Result, err error) {
-	record := callRecord{start: time.Now(), route: in.route, span: in.span, outcome: "panic"}
+	record := callRecord{start: time.Now(), route: in.route, caller: in.caller, span: in.span, outcome: "panic"}
 	if c.observer != nil {
 		c.observer.CallStarted()
 	}
 	defer func() { c.record(ctx, &record) }()
 	result, err = c.pipeline(ctx, in, &record)
+	if budget, ok := record.charge.meta(); ok && err == nil {
+		result.Meta = append(result.Meta, budget)
+		record.charge.headers(in.reply)
+	}
 	record.outcome, record.isError = record.ended(result, err), result.IsError
 	return result, err
 }
@@ -121,7 +127,11 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 	defer release()
 
-	// Place of reserving the cost: nothing stands here yet.
+	// Reserve what the call may cost. However it ends, the hold ends with it.
+	if record.charge, err = c.reserve(ctx, in, tool, arguments); err != nil {
+		return result, err
+	}
+	defer record.charge.settle(failedCost)
 
 	answer := c.upstream.Forward(ctx, upstream.Call{
 		Tool: tool, Body: body, Header: in.header,
@@ -130,7 +140,8 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	release() // what comes now, as a store that is slow, is not the service's doing
 	record.answer = answer
 
-	// Place of settling the cost: nothing stands here yet.
+	// Settle what it did cost, so that headers and _meta can tell.
+	record.charge.settle(costOf(answer))
 
 	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
 		c.routes.RecheckService(in.route, tool.Service)
@@ -204,11 +215,14 @@ func busy(tool *registry.RoutedTool) upstream.Result {
 type callRecord struct {
 	start   time.Time
 	route   registry.RouteKey
+	caller  Caller
 	listed  bool                 // the route had a list
 	tool    *registry.RoutedTool // nil when it is not known; a caller's own text is not logged
 	answer  *upstream.Answer     // nil when nothing was forwarded
 	refused string               // why the model did not get what the Tool Service answered
 	outcome string
+
+	charge *charge // nil when nothing was metered
 
 	// What was done with the handle that came in, and for the one that went out.
 	handleIn, handleOut HandleEvent
@@ -241,14 +255,17 @@ func (c *core) record(ctx context.Context, r *callRecord) {
 		c.observer.CallEnded(r.event(total))
 	}
 	r.span.called(r)
-	attrs := make([]slog.Attr, 0, 8)
+	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs, slog.String("route", string(r.route)))
 	if r.tool != nil {
 		attrs = append(attrs, slog.String("tool", string(r.tool.Name)), slog.String("service", string(r.tool.Service)))
 	}
-	attrs = append(attrs, slog.String("outcome", r.outcome), slog.Int64("ms", total.Milliseconds()))
+	attrs = append(attrs, slog.String("principal", r.caller.hash()), slog.String("outcome", r.outcome), slog.Int64("ms", total.Milliseconds()))
 	if r.answer != nil {
 		attrs = append(attrs, slog.Int("status", r.answer.Status), slog.Int("bytes", len(r.answer.Body)))
+	}
+	if r.charge != nil && !r.charge.event.Refused {
+		attrs = append(attrs, slog.Int64("cost", r.charge.event.Charged))
 	}
 	c.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
 }

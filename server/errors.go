@@ -35,6 +35,11 @@ const (
 	unsupportedMedia
 	bodyTimeout
 	notAcceptable
+	unauthenticated
+	ambiguousCaller
+	authUnavailable
+	budgetExhausted
+	budgetUnavailable
 	cancelled
 )
 
@@ -73,6 +78,16 @@ var wireTable = [...]struct {
 	bodyTimeout:      {408, 408, -32600, -32600, "body_timeout"},
 	notAcceptable:    {406, 406, -32600, -32600, "not_acceptable"},
 
+	// Who calls. Which of several reasons it is, the failure says.
+	unauthenticated: {401, 401, 401, 401, "unauthenticated"},
+	ambiguousCaller: {400, 400, -32600, -32600, "credentials_ambiguous"},
+	authUnavailable: {503, 503, -32603, -32603, "issuer_unavailable"},
+
+	// What the caller may spend. MCP reserves -32020 to -32099, and closes -32000
+	// to -32019 to new codes. It is never an infrastructure's fault that is a 429.
+	budgetExhausted:   {429, 429, 429, 429, "budget_exhausted"},
+	budgetUnavailable: {503, 503, -32603, -32603, "budget_store_unavailable"},
+
 	// The caller is gone; nobody reads this.
 	cancelled: {503, 503, -32603, -32603, "canceled"},
 }
@@ -81,6 +96,7 @@ var wireTable = [...]struct {
 // is private and goes to the log only.
 type failure struct {
 	kind   errorKind
+	word   string // the reason, of a kind that has several; "" is the table's
 	text   string
 	data   []byte        // further members of the error's data, as JSON: `"tool":"a"`
 	retry  time.Duration // > 0: when to try again; told in a header and in the text
@@ -98,7 +114,12 @@ func (f *failure) Error() string {
 func (f *failure) Unwrap() error { return f.cause }
 
 // reason is the stable word of the failure, also its outcome in the log.
-func (f *failure) reason() string { return wireTable[f.kind].reason }
+func (f *failure) reason() string {
+	if f.word != "" {
+		return f.word
+	}
+	return wireTable[f.kind].reason
+}
 
 // status is the HTTP status the failure has in an era.
 func (f *failure) status(modern bool) int {
@@ -168,6 +189,9 @@ func fail(kind errorKind, format string, args ...any) *failure {
 func asFailure(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
+	}
+	if u, ok := errors.AsType[*Unauthenticated](err); ok {
+		return u.failure()
 	}
 	if u, ok := errors.AsType[*registry.UnavailableError](err); ok {
 		text := "registry unavailable: " + u.Reason.String()

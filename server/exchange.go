@@ -16,7 +16,7 @@ import (
 type door struct {
 	route  *route
 	server *mcp.Server // the route's, built
-	header http.Header // the caller's own headers; on stdio the ones given once for all
+	peer   Peer        // who is at the other end; over HTTP, of this one request
 	http   *exchange   // nil on stdio
 	frames *session    // nil over HTTP
 

@@ -52,8 +52,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		return f
 	}
 
-	// Place of auth: nothing stands here yet, every caller may use every route.
-
+	caller, hidden, err := s.authenticate(r, key)
+	if err != nil {
+		return err
+	}
 	accept := parseAccept(r.Header)
 	if !accept.json && !accept.stream {
 		return fail(notAcceptable, "Accept must allow application/json or text/event-stream")
@@ -69,6 +71,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 	x.span = s.startSpan(x.ctx, x.msg, way{header: r.Header, version: version, proto: r.Proto})
 	if err != nil {
 		return err
+	}
+	if hidden {
+		return fail(routeNotFound, "route not found")
 	}
 	x.snapshot, err = s.checkRoute(x.ctx, key, x.msg)
 	s.nameRoute(x.span, key) // it may have become known meanwhile
@@ -100,7 +105,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	s.answer(w, r, x, key, !accept.json)
+	s.answer(w, r, x, key, caller, !accept.json)
 	return nil
 }
 
@@ -161,9 +166,10 @@ func (x *exchange) checkVersion(header string) error {
 }
 
 // answer passes a checked call through the SDK, to the route's server.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, wantsStream bool) {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, caller Caller, wantsStream bool) {
 	rt := s.route(key)
-	d := &door{route: rt, server: rt.built(), header: r.Header, http: x}
+	peer := Peer{Header: r.Header, Authenticate: func() (Caller, error) { return caller, nil }}
+	d := &door{route: rt, server: rt.built(), peer: peer, http: x}
 	ctx, cancel := context.WithCancel(withDoor(r.Context(), d))
 	defer cancel()
 	handler := s.json

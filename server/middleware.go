@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -53,19 +54,9 @@ func (rt *route) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 		}()
 		ctx, cancel := d.context(span.context(ctx))
 		defer cancel()
-		switch method {
-		case methodCall:
-			res, err = rt.answerCall(ctx, d, req.(*mcp.CallToolRequest), span)
-		case methodList:
-			res, err = rt.answerList(ctx, d, req)
-		case methodInitialize:
-			res = rt.answerInitialize(d, req)
-		case methodDiscover:
-			res = rt.answerDiscover()
-		case methodListen:
-			res, err = rt.answerListen(ctx, d, method, req, next)
-		default:
-			return next(ctx, method, req)
+		caller, err := d.peer.caller()
+		if err == nil {
+			res, err = rt.answer(ctx, d, caller, method, req, span, next)
 		}
 		if err != nil {
 			var rpc *jsonrpc.Error
@@ -77,6 +68,24 @@ func (rt *route) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, d.refuse(f, isModern(versionOf(req)), span)
 		}
 		return res, nil
+	}
+}
+
+// answer is that of a caller who may have one.
+func (rt *route) answer(ctx context.Context, d *door, caller Caller, method string, req mcp.Request, span *span, next mcp.MethodHandler) (mcp.Result, error) {
+	switch method {
+	case methodCall:
+		return rt.answerCall(ctx, d, caller, req.(*mcp.CallToolRequest), span)
+	case methodList:
+		return rt.answerList(ctx, d, req)
+	case methodInitialize:
+		return rt.answerInitialize(d, req), nil
+	case methodDiscover:
+		return rt.answerDiscover(), nil
+	case methodListen:
+		return rt.answerListen(ctx, d, method, req, next)
+	default:
+		return next(ctx, method, req)
 	}
 }
 
@@ -139,14 +148,14 @@ func (rt *route) answerList(ctx context.Context, d *door, req mcp.Request) (mcp.
 	return &listResult{Tools: list, ResultType: resultComplete, TTLMs: &ms, CacheScope: rt.s.scope}, nil
 }
 
-func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolRequest, span *span) (mcp.Result, error) {
+func (rt *route) answerCall(ctx context.Context, d *door, caller Caller, req *mcp.CallToolRequest, span *span) (mcp.Result, error) {
 	c := &call{
 		route:       rt.key,
 		snapshot:    d.snapshot(),
-		principal:   anonymous,
+		caller:      caller,
 		tool:        registry.ToolName(req.Params.Name),
 		arguments:   req.Params.Arguments,
-		header:      d.header,
+		header:      d.peer.Header,
 		modern:      isModern(versionOf(req)),
 		traceparent: metaText(req.Params.Meta, metaTraceparent),
 		tracestate:  metaText(req.Params.Meta, metaTracestate),
@@ -155,6 +164,8 @@ func (rt *route) answerCall(ctx context.Context, d *door, req *mcp.CallToolReque
 	if d.http != nil {
 		c.arguments = d.http.msg.param("arguments")
 		c.mirrored = c.modern
+		d.http.header = make(http.Header, 4)
+		c.reply = d.http.header
 	}
 	result, err := rt.s.core.call(ctx, c)
 	if err != nil {

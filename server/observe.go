@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"tollgate/cost"
 	"tollgate/registry"
 	"tollgate/server/handle"
 )
@@ -47,8 +48,23 @@ type CallEvent struct {
 	// valid x-agent-cost.
 	CostMissing bool
 
+	// Budget is what the call did to its caller's budget.
+	Budget BudgetEvent
+
 	// What was done with the handle that came in, and for the one that went out.
 	HandleIn, HandleOut HandleEvent
+}
+
+// BudgetEvent is what one call did to a budget. The zero value means that it was not
+// metered: it was refused before, metering is off, or the store of budgets could not
+// be asked.
+type BudgetEvent struct {
+	Metered  bool
+	Reserved int64        // cost units held for it; 0 when nothing was
+	Charged  int64        // cost units it did cost, whether or not they were held
+	Violated []cost.Limit // the limits that had no room for it
+	Refused  bool         // because of them; else the caller is one who is never refused
+	Local    bool         // decided without the store of budgets, in this process alone
 }
 
 // HandleEvent is one operation on a state behind a handle. The zero value means that
@@ -93,6 +109,9 @@ func (r *callRecord) event(total time.Duration) CallEvent {
 	}
 	if r.tool != nil {
 		e.Service = r.tool.Service
+	}
+	if r.charge != nil {
+		e.Budget = r.charge.event
 	}
 	if a := r.answer; a != nil {
 		e.Forwarded, e.Upstream = true, a.Elapsed

@@ -48,7 +48,7 @@ func TestOfficialClient(t *testing.T) {
 					toServer, fromClient := io.Pipe()
 					toClient, fromServer := io.Pipe()
 					go func() {
-						_ = g.ServeFrames(context.Background(), "claims", &linesConn{r: toServer, w: fromServer}, nil)
+						_ = g.ServeFrames(context.Background(), "claims", &linesConn{r: toServer, w: fromServer}, Peer{})
 						fromServer.Close()
 					}()
 					transport = &mcp.IOTransport{Reader: toClient, Writer: fromClient}

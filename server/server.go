@@ -67,6 +67,12 @@ type Options struct {
 	// session's input; positive.
 	Drain time.Duration
 
+	// Authenticator finds out who calls over HTTP; nil: everybody is anonymous.
+	Authenticator Authenticator
+
+	// Budgets are what calls are paid from; nil: nothing is metered.
+	Budgets *Budgets
+
 	// Signed and Stored keep the state of tools that declare that mode. Nil: there
 	// is nothing to keep it with, and the registry must refuse such tools; a call of
 	// one all the same is an internal error.
@@ -102,6 +108,7 @@ type Server struct {
 	core    *core
 	scope   string
 	drain   time.Duration
+	auth    Authenticator // nil: everybody is anonymous
 	log     *slog.Logger
 	tracer  trace.Tracer // nil: nothing is traced
 	info    *mcp.Implementation
@@ -123,9 +130,9 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, log: o.Logger, tracer: o.Tracer,
+		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, auth: o.Authenticator, log: o.Logger, tracer: o.Tracer,
 		core: &core{
-			routes: o.Routes, upstream: o.Upstream, observer: o.Observer, log: o.Logger,
+			routes: o.Routes, upstream: o.Upstream, budgets: o.Budgets, observer: o.Observer, log: o.Logger,
 			keepers: map[registry.StateMode]handle.Keeper{registry.SignedState: o.Signed, registry.StoredState: o.Stored},
 		},
 		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},

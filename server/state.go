@@ -14,9 +14,6 @@ import (
 	"tollgate/server/upstream"
 )
 
-// anonymous is the principal of callers that nobody authenticated.
-const anonymous = "anonymous"
-
 // The operations on handles, as metrics and the log call them.
 const (
 	createHandle = "create"
@@ -56,7 +53,7 @@ func (c *core) stateOf(in *call, tool *registry.RoutedTool, record *callRecord) 
 	}
 	return callState{
 		core: c, tool: tool, rule: *tool.State, keeper: keeper, record: record,
-		binding: handle.Binding{Route: string(in.route), Service: string(tool.Service), Principal: in.principal},
+		binding: handle.Binding{Route: string(in.route), Service: string(tool.Service), Principal: in.caller.Principal},
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tollgate/cost"
 	"tollgate/registry"
 	"tollgate/server/handle"
 	"tollgate/server/upstream"
@@ -170,7 +171,7 @@ func TestHandlesHoldWhereTheyWereMade(t *testing.T) {
 		g.do(mode+".increment", `{"handle":"`+made+`"}`).handle()
 		// Another caller's handle is as good as made up.
 		ctx := context.WithoutCancel(t.Context())
-		result, err := g.core.call(ctx, &call{route: "claims", principal: "somebody", tool: registry.ToolName(mode + ".increment"), arguments: []byte(`{"handle":"` + made + `"}`)})
+		result, err := g.core.call(ctx, &call{route: "claims", caller: Caller{Principal: "somebody"}, tool: registry.ToolName(mode + ".increment"), arguments: []byte(`{"handle":"` + made + `"}`)})
 		if err != nil || !result.IsError || !strings.Contains(string(result.Content), "not valid here") {
 			t.Errorf("%s: %s %v", mode, result.Content, err)
 		}
@@ -266,7 +267,7 @@ func TestOfTwoUpdatesOneWins(t *testing.T) {
 func (g *stateGateway) made(mode string, ttl time.Duration) string {
 	g.t.Helper()
 	keeper := g.core.keepers[registry.StateMode(mode)]
-	made, err := keeper.Create(g.t.Context(), handle.Binding{Route: "claims", Service: "state-service", Principal: anonymous}, ttl, []byte(`{"note":"`+canary+`"}`))
+	made, err := keeper.Create(g.t.Context(), handle.Binding{Route: "claims", Service: "state-service", Principal: cost.Anonymous}, ttl, []byte(`{"note":"`+canary+`"}`))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -443,7 +444,7 @@ func TestACallerThatLeavesWhileItsStateIsKept(t *testing.T) {
 				leave()
 			}
 		}
-		in := &call{route: "claims", principal: anonymous, tool: "stored.increment", arguments: []byte(`{"handle":"` + made + `"}`)}
+		in := &call{route: "claims", caller: anonymous(), tool: "stored.increment", arguments: []byte(`{"handle":"` + made + `"}`)}
 		if result, err := g.core.call(ctx, in); err == nil {
 			t.Errorf("who left was answered: %s", result.Content)
 		}
@@ -468,7 +469,7 @@ func TestACallerThatLeavesWhileItsStateIsKept(t *testing.T) {
 	leave()
 	snapshot, _ := g.routes.Current("claims")
 	tool := snapshot.Tool("stored.create")
-	state, err := g.core.stateOf(&call{route: "claims", principal: anonymous}, tool, new(callRecord))
+	state, err := g.core.stateOf(&call{route: "claims", caller: anonymous()}, tool, new(callRecord))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,20 +31,19 @@ type FrameConn interface {
 
 // ServeFrames serves one client of one route until the input or the context
 // ends. Then answers still in flight are written, within Options.Drain, and
-// listen streams end with their result. Both eras are served. header is the
-// caller's header for every call of the session.
+// listen streams end with their result. Both eras are served.
 //
 // The route need not exist: calls are then answered with errors, and initialize
 // is answered at once in any case. The error is the connection's: nil at the end
 // of input.
-func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames FrameConn, header http.Header) error {
+func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames FrameConn, peer Peer) error {
 	rt, release := s.holdRoute(key)
 	defer release()
 	ending, end := context.WithCancel(context.Background())
 	defer end()
-	d := &door{route: rt, server: rt.built(), header: header, ending: ending}
+	d := &door{route: rt, server: rt.built(), peer: peer, ending: ending}
 	c := &session{
-		s: s, rt: rt, frames: frames, header: header, ctx: ctx, endListens: end,
+		s: s, rt: rt, frames: frames, header: peer.Header, ctx: ctx, endListens: end,
 		in: make(chan frame), closed: make(chan struct{}), pending: make(map[jsonrpc.ID]*pendingCall),
 	}
 	d.frames = c

@@ -70,7 +70,7 @@ func TestSessionEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := newPipe()
 	done := make(chan error)
-	go func() { done <- g.ServeFrames(ctx, "claims", p, nil) }()
+	go func() { done <- g.ServeFrames(ctx, "claims", p, Peer{}) }()
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("ended with %v", err)
@@ -109,7 +109,7 @@ func TestBrokenConnectionEndsTheSession(t *testing.T) {
 		"what was said is not a call": {brokenFrames{[]string{`{"jsonrpc":"2.0","method":"notifications/initialized"}`}, io.EOF, broken}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := newGateway(t).ServeFrames(t.Context(), "claims", &tt.conn, nil); !errors.Is(err, tt.want) {
+			if err := newGateway(t).ServeFrames(t.Context(), "claims", &tt.conn, Peer{}); !errors.Is(err, tt.want) {
 				t.Errorf("ended with %v, want %v", err, tt.want)
 			}
 		})

@@ -234,7 +234,7 @@ type frameClient struct {
 func (g *gateway) connect(header http.Header) *frameClient {
 	c := &frameClient{t: g.t, pipe: newPipe(), done: make(chan error, 1)}
 	c.pipe.out = make(chan []byte, 1000) // a client that reads everything
-	go func() { c.done <- g.ServeFrames(g.t.Context(), "claims", c.pipe, header) }()
+	go func() { c.done <- g.ServeFrames(g.t.Context(), "claims", c.pipe, Peer{Header: header}) }()
 	g.t.Cleanup(c.pipe.close)
 	return c
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"tollgate/registry"
+	"tollgate/server"
+	"tollgate/transport"
+	"tollgate/transport/auth"
+)
+
+// openAuth makes what finds out who calls.
+func (p *parts) openAuth(keys []auth.Key, log *slog.Logger) (err error) {
+	c := p.config.Auth
+	p.auth, err = auth.New(auth.Options{
+		Config:    c,
+		Name:      p.config.Identity,
+		Keys:      keys,
+		Transport: p.upstream.Transport(hostOf(c.OAuth.Issuer)...),
+		Logger:    log,
+	})
+	return err
+}
+
+// hostOf is the host of an address, which the operator named and which therefore
+// needs no second mention among the allowed hosts; nil for none.
+func hostOf(address string) []string {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return nil
+	}
+	return []string{u.Hostname()}
+}
+
+// cacheScope is whether a cache may serve one caller's list to another.
+func (p *parts) cacheScope() string {
+	if p.config.Auth.Mode == auth.None {
+		return server.CachePublic
+	}
+	return server.CachePrivate
+}
+
+// authenticator is the transport's in the words of the server.
+type authenticator struct{ *auth.Authenticator }
+
+func (a authenticator) Authenticate(r *http.Request, key registry.RouteKey) (server.Caller, error) {
+	return admitted(a.Authenticator.Authenticate(r, string(key)))
+}
+
+// admitted is a caller, or why there is none, in the words of the server.
+func admitted(caller auth.Caller, err error) (server.Caller, error) {
+	if refusal, ok := errors.AsType[*auth.Refusal](err); ok {
+		return server.Caller{}, &server.Unauthenticated{
+			Status: refusal.Status, Reason: string(refusal.Reason), Text: refusal.Text,
+			WWWAuthenticate: refusal.WWWAuthenticate, RetryAfter: refusal.RetryAfter,
+		}
+	}
+	return server.Caller{Principal: caller.Principal, User: caller.User, Tier: caller.Tier}, err
+}
+
+// keyVariable has the API key of whoever uses the gateway without HTTP.
+const keyVariable = "TOLLGATE_API_KEY"
+
+// peer is whoever uses the gateway through this process alone: over standard input
+// and output, or from the command line. The error says why it may not.
+func (p *parts) peer(route string, header http.Header) (server.Peer, error) {
+	key := os.Getenv(keyVariable)
+	peer := server.Peer{Header: header, Authenticate: func() (server.Caller, error) {
+		return admitted(p.auth.AuthenticateKey(key, route))
+	}}
+	_, err := p.auth.AuthenticateKey(key, route)
+	refusal, ok := errors.AsType[*auth.Refusal](err)
+	switch {
+	case !ok:
+		return peer, nil
+	case refusal.Reason == auth.RouteNotFound:
+		return peer, fmt.Errorf("route %s does not exist, or the API key in %s may not use it", route, keyVariable)
+	case p.config.Auth.KeysFile == "":
+		return peer, errors.New("auth.mode is required, and auth.keysFile is not set: without HTTP a caller can only show an API key")
+	case key == "":
+		return peer, fmt.Errorf("auth.mode is required: set %s to an API key of %s", keyVariable, p.config.Auth.KeysFile)
+	default:
+		return peer, fmt.Errorf("%s: %s It is none of %s", keyVariable, refusal.Text, p.config.Auth.KeysFile)
+	}
+}
+
+// publicHandler is what agents reach: MCP behind the checks of the transport, and in
+// front of them what tells clients where to log in, which is the same for everybody.
+func (p *parts) publicHandler(settings transport.Config) http.Handler {
+	mcp := transport.Guard(settings, p.config.Upstream.PassHeaders, p.server)
+	if p.config.Auth.OAuth.Issuer == "" {
+		return mcp
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, auth.WellKnown+"/") {
+			p.auth.ServeMetadata(w, r)
+			return
+		}
+		mcp.ServeHTTP(w, r)
+	})
+}
