@@ -17,7 +17,7 @@ var arrows = map[string]struct {
 	reason string
 }{
 	"": {
-		may:    []string{"config", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
+		may:    []string{"config", "cost", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
