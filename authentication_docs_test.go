@@ -1,0 +1,5 @@
+package main
+
+import "path/filepath"
+
+var authenticationPage = filepath.Join("docs", "authentication.md")
