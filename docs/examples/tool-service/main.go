@@ -52,7 +52,7 @@ func main() {
 	log.Fatal(http.Serve(listener, mux))
 }
 
-// search answers claim_search. Its cost depends on what it found.
+// search answers claim_search. It costs a unit for each row it found.
 func search(w http.ResponseWriter, r *http.Request) {
 	args := struct {
 		Customer string `json:"customer"`
@@ -67,7 +67,7 @@ func search(w http.ResponseWriter, r *http.Request) {
 			rows = append(rows, c)
 		}
 	}
-	w.Header().Set("x-agent-cost", strconv.Itoa(1+len(rows)))
+	w.Header().Set("x-agent-cost", strconv.Itoa(len(rows)))
 	answer(w, http.StatusOK, map[string]any{"rows": rows})
 }
 
@@ -81,6 +81,7 @@ func detail(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, c := range claims {
 		if c.ID == args.ID {
+			w.Header().Set("x-agent-cost", "1") // one row
 			answer(w, http.StatusOK, c)
 			return
 		}
