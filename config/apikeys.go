@@ -39,12 +39,15 @@ func ReadAPIKeysFile(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("API keys: %w", err)
 	}
 	if len(data) > maxKeysFile {
-		return nil, nil, fmt.Errorf("API keys: %w", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes", maxKeysFile)})
+		return nil, nil, fmt.Errorf("API keys: %w", &fs.PathError{Op: "read", Path: path, Err: errKeysTooLarge})
 	}
 	return data, info, nil
 }
 
-var errNotRegular = errors.New("not a regular file: it is read again when it changes, so it cannot be a pipe or a device")
+var (
+	errNotRegular   = errors.New("not a regular file: it is read again when it changes, so it cannot be a pipe or a device")
+	errKeysTooLarge = fmt.Errorf("larger than %d bytes", maxKeysFile)
+)
 
 // openRegular looks before it opens, so that no writer of a pipe finds a reader that
 // leaves again; and once more after that, since the file may be another by then.
@@ -53,7 +56,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := regular(path, info); err != nil {
+	if err := fit(path, info); err != nil {
 		return nil, nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -61,7 +64,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if info, err = file.Stat(); err == nil {
-		err = regular(path, info)
+		err = fit(path, info)
 	}
 	if err != nil {
 		file.Close()
@@ -70,12 +73,15 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-func regular(path string, info fs.FileInfo) error {
+// fit says why a file cannot be read, without reading it.
+func fit(path string, info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
 		return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
 	case !info.Mode().IsRegular():
 		return &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
+	case info.Size() > maxKeysFile:
+		return &fs.PathError{Op: "read", Path: path, Err: errKeysTooLarge}
 	}
 	return nil
 }
