@@ -318,6 +318,25 @@ func TestAFileThatIsGoneForAMomentIsNoFault(t *testing.T) {
 	})
 }
 
+// The very file that was gone may come back.
+func TestAFileThatComesBackIsTakenAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, entry("a", 1, ""))
+		if err := os.Rename(w.path, w.path+".away"); err != nil {
+			t.Fatal(err)
+		}
+		w.later()
+		if lines := w.logged(); len(lines) != 1 || lines[0]["msg"] != isUnreadable {
+			t.Errorf("the log: %v", lines)
+		}
+		if err := os.Rename(w.path+".away", w.path); err != nil {
+			t.Fatal(err)
+		}
+		w.later()
+		w.wantLog(reloaded(1, 0, 0, 0, nil))
+	})
+}
+
 // Rights are in no look at a file, so a file that could not be read is tried again.
 func TestAFileIsReadOnceItsRightsAreMended(t *testing.T) {
 	if os.Geteuid() == 0 {
