@@ -55,7 +55,9 @@ func TestValidate(t *testing.T) {
 		}, []string{"cost.pageSize:", "cost.replicas:", "cost.minCharge:", "cost.maxInFlight:", "cost.requestsPerMinute:"}},
 		{"no tiers", func(c *Config) { c.Tiers = nil }, []string{"cost.tiers: there must be a tier called basic"}},
 		{"basic in other letters", func(c *Config) { c.Tiers = map[string]Tier{"Basic": {1, 1, 1}} }, []string{"cost.tiers:"}},
-		{"names", func(c *Config) { c.Tiers["a b"], c.Tiers[""], c.Tiers["e.U_1-x"] = Tier{1, 1, 1}, Tier{1, 1, 1}, Tier{1, 1, 1} }, []string{
+		{"names", func(c *Config) {
+			c.Tiers["a b"], c.Tiers[""], c.Tiers["e.U_1-x"] = Tier{1, 1, 1}, Tier{1, 1, 1}, Tier{1, 1, 1}
+		}, []string{
 			"cost.tiers: the name of a tier must be 1 to 32", "cost.tiers: the name of a tier must be 1 to 32"}},
 		{"zero", tiers(Tier{}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
 		{"refill zero", tiers(Tier{Capacity: 1, Hourly: 1}), []string{"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 1, is 0"}},
