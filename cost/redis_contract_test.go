@@ -1,0 +1,104 @@
+package cost
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The clock of the Redis subject is a key. It runs ahead of Redis' own, so that Redis
+// forgets nothing by itself in the midst of a schedule.
+const (
+	clockOfTest = `
+local function clock()
+  return tonumber(redis.call('GET', 'tollgate:clock'))
+end
+`
+	ahead = 50 * 365 * 24 * hour
+)
+
+// keptFields are those of the hash that are compared with the Ledger's.
+const keptFields = "'now', 'capacity', 'refill', 'hourly', 'bucket', 'hourEnds'"
+
+// openSubject starts a Redis of which every key is looked at after every step.
+func openSubject(tb testing.TB) subject {
+	tb.Helper()
+	conn := openConn(tb, startRedis(tb).URL(), time.Minute)
+	must := func(answer []string, err error) []string {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return answer
+	}
+	set := conn.Script(`redis.call('SET', KEYS[1], ARGV[1]) return {}`)
+	forget := conn.Script(`
+for _, key in ipairs(KEYS) do
+  local at = redis.call('PEXPIRETIME', key)
+  if at >= 0 and at * 1000 <= tonumber(ARGV[1]) then
+    redis.call('DEL', key)
+  end
+end
+return {}`)
+	look := conn.Script(`
+local found = redis.call('HMGET', KEYS[1], ` + keptFields + `)
+for i, value in ipairs(found) do
+  found[i] = value or ''
+end
+return {tostring(redis.call('PEXPIRETIME', KEYS[1])), tostring(redis.call('PEXPIRETIME', KEYS[2])),
+  tostring(redis.call('HLEN', KEYS[1])), tostring(redis.call('ZCARD', KEYS[2])), unpack(found)}`)
+	return subject{
+		Limiter: newRedis(conn, clockOfTest),
+		set:     func(now int64) { must(set(tb.Context(), []string{"clock"}, now+ahead)) },
+		idle: func(w *world) {
+			for _, p := range w.principals {
+				must(forget(tb.Context(), p.keys(), w.now+ahead))
+			}
+		},
+		check: func(w *world) {
+			for _, p := range w.principals {
+				keptInRedis(w, p, must(look(tb.Context(), p.keys())))
+			}
+		},
+	}
+}
+
+// keptInRedis compares what Redis keeps of a principal with the Ledger, and holds that
+// it is to be forgotten: not before the account is fresh, and not long after.
+func keptInRedis(w *world, p *payer, found []string) {
+	w.t.Helper()
+	l := &p.ledger
+	if l.tier == (Tier{}) {
+		if found[0] != "-2" || found[1] != "-2" {
+			w.t.Fatalf("something is kept of %s, who was never admitted: %s", p.Principal, found)
+		}
+		return
+	}
+	freshAt := l.FreshAt()
+	if found[0] == "-2" && found[1] == "-2" && freshAt <= w.now {
+		return // forgotten
+	}
+	// Lease ends are not looked for, and what holds give back is not counted.
+	latest := max(freshAt, l.now+2*hour, l.now+ceilDiv(l.tier.Capacity*micro-l.bucket, l.tier.RefillPerSecond))
+	for i, exists := range []bool{true, len(l.holds) > 0} {
+		at, err := strconv.ParseInt(found[i], 10, 64)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if at*1000-ahead < freshAt && exists || at == -1 || at*1000-ahead > latest+2000 {
+			w.t.Fatalf("key %d of %s is forgotten at %d ms; it is fresh at %d µs, or at %d µs at the latest", i, p.Principal, at, freshAt+ahead, latest+ahead)
+		}
+	}
+	const others = 10 // fields of the hash besides the holds
+	want := []string{fmt.Sprint(others + len(l.holds)), fmt.Sprint(len(l.holds))}
+	for _, n := range []int64{l.now + ahead, l.tier.Capacity, l.tier.RefillPerSecond, l.tier.Hourly, l.bucket, l.hourEnds + ahead} {
+		want = append(want, fmt.Sprint(n))
+	}
+	if diff := cmp.Diff(want, found[2:]); diff != "" {
+		w.t.Fatalf("Redis keeps something else of %s (-ledger +Redis; fields, holds, %s):\n%s", p.Principal, strings.ReplaceAll(keptFields, "'", ""), diff)
+	}
+}
