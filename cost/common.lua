@@ -27,7 +27,7 @@ local function text(x)
   return string.format('%.0f', x)
 end
 
--- ceilDiv divides and rounds up. a/b itself may be rounded to the next integer.
+-- ceilDiv divides and rounds up. Every step of it is exact.
 local function ceilDiv(a, b)
   local rest = math.fmod(a, b)
   local quotient = (a - rest) / b

@@ -55,6 +55,7 @@ func TestContract(t *testing.T) {
 					"wait":           w.wait,
 					"settle":         w.settle,
 					"settle more":    w.settle,
+					"settle late":    w.settleLate,
 					"settle again":   w.settleAgain,
 					"crash":          w.crash,
 					"peek":           w.peek,
@@ -244,6 +245,15 @@ func (w *world) settle(*rapid.T) {
 	w.end(p, id, func(hold) {})
 	p.open = slices.DeleteFunc(p.open, func(other string) bool { return other == id })
 	p.over = append(p.over, id)
+}
+
+// settleLate settles what was reserved in an hour that is over, when the next has begun.
+func (w *world) settleLate(*rapid.T) {
+	p, id := w.payerWith(func(p *payer) []string { return p.open })
+	w.setClock(max(w.now, p.ledger.hourEnds))
+	if d := w.ask(p, w.request(p)); d.Admitted {
+		w.end(p, id, func(hold) {})
+	}
 }
 
 func (w *world) settleAgain(*rapid.T) {

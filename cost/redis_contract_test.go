@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tollgate/redisconn"
+	"tollgate/redistest"
 )
 
 // The clock of the Redis subject is a key. It runs ahead of Redis' own, so that Redis
@@ -24,10 +28,29 @@ end
 // keptFields are those of the hash that are compared with the Ledger's.
 const keptFields = "'now', 'capacity', 'refill', 'hourly', 'bucket', 'hourEnds'"
 
+// stutter runs every other script twice, as if the first answer had been lost.
+type stutter struct {
+	*redisconn.Conn
+	runs int
+}
+
+func (s *stutter) Script(source string) func(context.Context, []string, ...any) ([]string, error) {
+	run := s.Conn.Script(source)
+	return func(ctx context.Context, keys []string, args ...any) ([]string, error) {
+		if s.runs++; s.runs%2 == 0 {
+			if answer, err := run(ctx, keys, args...); err != nil {
+				return answer, err
+			}
+		}
+		return run(ctx, keys, args...)
+	}
+}
+
 // openSubject starts a Redis of which every key is looked at after every step.
 func openSubject(tb testing.TB) subject {
 	tb.Helper()
-	conn := openConn(tb, startRedis(tb).URL(), time.Minute)
+	server := redistest.Start(tb)
+	conn := openConn(tb, server.URL(), time.Minute)
 	must := func(answer []string, err error) []string {
 		tb.Helper()
 		if err != nil {
@@ -52,9 +75,10 @@ end
 return {tostring(redis.call('PEXPIRETIME', KEYS[1])), tostring(redis.call('PEXPIRETIME', KEYS[2])),
   tostring(redis.call('HLEN', KEYS[1])), tostring(redis.call('ZCARD', KEYS[2])), unpack(found)}`)
 	return subject{
-		Limiter: newRedis(conn, clockOfTest),
+		Limiter: newRedis(&stutter{Conn: conn}, clockOfTest),
 		set:     func(now int64) { must(set(tb.Context(), []string{"clock"}, now+ahead)) },
 		idle: func(w *world) {
+			server.Do("SCRIPT", "FLUSH")
 			for _, p := range w.principals {
 				must(forget(tb.Context(), p.keys(), w.now+ahead))
 			}

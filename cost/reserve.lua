@@ -57,7 +57,7 @@ end
 -- holds for it, of which there may be thousands. Here, only those are read whose leases
 -- end before the wait does, some at a time.
 
-local some = 50
+local some = 20
 local live, all = {}, fresh
 local function liveHold(i)
   if i > #live and not all then
