@@ -126,3 +126,76 @@ func keptInRedis(w *world, p *payer, found []string) {
 		w.t.Fatalf("Redis keeps something else of %s (-ledger +Redis; fields, holds, %s):\n%s", p.Principal, strings.ReplaceAll(keptFields, "'", ""), diff)
 	}
 }
+
+// TestRedisInRareCases are what random schedules nearly never come to.
+func TestRedisInRareCases(t *testing.T) {
+	server := redistest.Start(t)
+	conn := openConn(t, server.URL(), time.Minute)
+	const fast, slow = 100_000, 1
+	huge := func(refill int64) Limits {
+		return Limits{Tier: Tier{Capacity: MaxUnits, RefillPerSecond: refill, Hourly: MaxUnits}}
+	}
+	small := Limits{Tier: Tier{Capacity: 1000, RefillPerSecond: 1000, Hourly: 100}}
+	type step struct {
+		at       time.Duration
+		limits   Limits
+		id       string
+		estimate int64 // 0: settle
+		lease    time.Duration
+		actual   int64
+		used     int64 // set before
+	}
+	for name, steps := range map[string][]step{
+		"what is held comes back before the account is forgotten": {
+			{limits: huge(fast), id: "spent", estimate: 4_000_000_000, lease: time.Hour},
+			{limits: huge(fast), id: "spent", actual: 4_000_000_000},
+			{limits: huge(fast), id: "held", estimate: 1_000_000_000, lease: time.Hour},
+			{at: time.Second, limits: huge(slow), id: "refused", estimate: MaxUnits, lease: time.Minute},
+		},
+		"the lease of an earlier hour gives this one no room": {
+			{limits: small, id: "earlier", estimate: 50, lease: 90 * time.Minute},
+			{at: time.Hour, limits: small, id: "full", estimate: 100, lease: 10 * time.Minute},
+			{at: time.Hour, limits: small, id: "refused", estimate: 100, lease: time.Minute},
+		},
+		"a sum that grows no more": {
+			{limits: huge(fast), id: "a", estimate: 1, lease: time.Hour},
+			{limits: huge(fast), id: "a", actual: MaxUnits, used: maxSum - 5},
+			{limits: huge(fast), id: "refused", estimate: 1, lease: time.Hour},
+		},
+		"the sum just does not stop": {
+			{limits: huge(fast), id: "a", estimate: 3, lease: time.Hour},
+			{limits: huge(fast), id: "a", actual: 8, used: maxSum - 5},
+			{limits: huge(fast), id: "refused", estimate: 1, lease: time.Hour},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, ledger := newRedis(conn, clockOfTest), Ledger{}
+			for i, s := range steps {
+				now := noon + s.at.Microseconds()
+				server.Do("SET", "tollgate:clock", fmt.Sprint(now+ahead))
+				a := Account{Principal: name, Limits: s.limits}
+				if s.used != 0 {
+					ledger.used = s.used
+					server.Do("HSET", "tollgate:"+a.keys()[0], "used", fmt.Sprint(s.used))
+				}
+				var want, got any
+				var err error
+				if s.estimate != 0 {
+					r := Request{Account: a, ID: s.id, Estimate: s.estimate, Lease: s.lease}
+					want = ledger.Reserve(now, r)
+					got, err = l.Reserve(t.Context(), r)
+				} else {
+					st := Settlement{Account: a, ID: s.id, Actual: s.actual}
+					want = ledger.Settle(now, st)
+					got, err = l.Settle(t.Context(), st)
+				}
+				if diff := cmp.Diff(want, got); diff != "" || err != nil {
+					t.Fatalf("step %d: %v (-ledger +Redis):\n%s", i, err, diff)
+				}
+				if used := server.Do("HGET", "tollgate:"+a.keys()[0], "used"); used != fmt.Sprint(ledger.used) {
+					t.Errorf("step %d: %s are used, want %d", i, used, ledger.used)
+				}
+			}
+		})
+	}
+}

@@ -210,14 +210,19 @@ func (c *Conn) Ping(ctx context.Context) error {
 func (c *Conn) EvictionPolicy(ctx context.Context) (policy string, err error) {
 	err = c.do(ctx, reads, func(ctx context.Context, redis client) error {
 		info, err := redis.Info(ctx, "memory").Result()
-		for line := range strings.Lines(info) {
-			if value, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
-				policy = strings.TrimSpace(value)
-			}
-		}
+		policy = policyOf(info)
 		return err
 	})
 	return policy, err
+}
+
+func policyOf(info string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // State returns what is known. It asks nobody.
