@@ -279,6 +279,11 @@ func TestTheBudgetPagesNameKeysThatExist(t *testing.T) {
 			t.Errorf("the page does not say %s", said)
 		}
 	}
+	for said, meant := range map[string]time.Duration{"Each question has 50 ms and": budgetTimeout, "a shutdown waits a second for": settleAtLast} {
+		if known := map[time.Duration]string{50 * time.Millisecond: "50 ms", time.Second: "a second"}[meant]; known == "" || !strings.Contains(said, known) || !strings.Contains(page, said) {
+			t.Errorf("the page says %q, and it is %v", said, meant)
+		}
+	}
 	if c := cost.DefaultConfig(); c.MinCharge != 0 || c.MaxInFlight != 0 || c.RequestsPerMinute != 0 {
 		t.Error("the page says that these three are off by default")
 	}
