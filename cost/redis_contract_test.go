@@ -136,6 +136,8 @@ func TestRedisInRareCases(t *testing.T) {
 		return Limits{Tier: Tier{Capacity: MaxUnits, RefillPerSecond: refill, Hourly: MaxUnits}}
 	}
 	small := Limits{Tier: Tier{Capacity: 1000, RefillPerSecond: 1000, Hourly: 100}}
+	oneAMinute := small
+	oneAMinute.RequestsPerMinute = 1
 	type step struct {
 		at       time.Duration
 		limits   Limits
@@ -156,6 +158,12 @@ func TestRedisInRareCases(t *testing.T) {
 			{limits: small, id: "earlier", estimate: 50, lease: 90 * time.Minute},
 			{at: time.Hour, limits: small, id: "full", estimate: 100, lease: 10 * time.Minute},
 			{at: time.Hour, limits: small, id: "refused", estimate: 100, lease: time.Minute},
+		},
+		"a minute that outlasts the hour": {
+			{limits: oneAMinute, id: "a", estimate: 10, lease: time.Second},
+			{at: time.Hour - 10*time.Second, limits: oneAMinute, id: "b", estimate: 10, lease: time.Second},
+			{at: time.Hour + 10*time.Second, limits: oneAMinute, id: "refused", estimate: 10, lease: time.Second},
+			{at: time.Hour + 50*time.Second, limits: oneAMinute, id: "c", estimate: 10, lease: time.Second},
 		},
 		"a sum that grows no more": {
 			{limits: huge(fast), id: "a", estimate: 1, lease: time.Hour},
