@@ -35,6 +35,7 @@ type parts struct {
 	upstream *upstream.Client
 	auth     *auth.Authenticator
 	redis    *redisconn.Conn // nil without Redis
+	budgets  *server.Budgets // nil: nothing is metered
 	states   stateKeeping
 	registry *registry.Registry
 	server   *server.Server
@@ -121,6 +122,7 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, l
 	if err = p.openRedis(log); err != nil {
 		return err
 	}
+	p.openBudgets()
 	p.keepStates(keys, log)
 	if err = p.observe(log); err != nil {
 		return err
@@ -153,6 +155,7 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, l
 		Version:         version,
 		CacheScope:      p.cacheScope(),
 		Authenticator:   authenticator{p.auth},
+		Budgets:         p.budgets,
 		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
 		Drain:           c.Transport.Shutdown.Drain,
 		Signed:          p.states.signed,
