@@ -46,7 +46,7 @@ func TestTheCommandsOfOperationsWork(t *testing.T) {
 // budgetShown is the budget that documents ask for. The caller is theirs.
 const budgetShown = "/actuator/budgets/key:42"
 
-var logCommand = regexp.MustCompile("(?m)^jq -r .*tollgate\\.log.*$")
+var logCommand = regexp.MustCompile(`(?m)^jq -r .*tollgate\.log.*$`)
 
 // TestTheLogTellsWhoIsRefused runs the command that looks for callers in the log.
 func TestTheLogTellsWhoIsRefused(t *testing.T) {

@@ -186,12 +186,20 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 }
 
 // loudMessages are the messages a package may log above the level debug: the
-// strings among the arguments of slog's methods, written there or as a constant.
+// strings among the arguments of slog's methods, written there, as a constant or in
+// a variable called text.
 func loudMessages(t *testing.T, dir string) (messages []string) {
 	t.Helper()
 	files, named := goFiles(t, dir), map[string]string{}
+	var texts []string
 	for _, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
+			if a, ok := node.(*ast.AssignStmt); ok && len(a.Lhs) == 1 && len(a.Rhs) == 1 {
+				name, isName := a.Lhs[0].(*ast.Ident)
+				if literal, ok := a.Rhs[0].(*ast.BasicLit); ok && isName && name.Name == "text" && literal.Kind == token.STRING {
+					texts = append(texts, unquote(t, literal))
+				}
+			}
 			if v, ok := node.(*ast.ValueSpec); ok && len(v.Names) == len(v.Values) {
 				for i, value := range v.Values {
 					if literal, ok := value.(*ast.BasicLit); ok && literal.Kind == token.STRING {
@@ -224,7 +232,9 @@ func loudMessages(t *testing.T, dir string) (messages []string) {
 			case *ast.BasicLit:
 				messages = append(messages, unquote(t, text))
 			case *ast.Ident:
-				if named[text.Name] != "" {
+				if text.Name == "text" {
+					messages = append(messages, texts...)
+				} else if named[text.Name] != "" {
 					messages = append(messages, named[text.Name])
 				}
 			}
