@@ -17,8 +17,8 @@ import (
 
 // MetricsOptions say what Metrics report besides what they hear. A function that
 // is nil leaves its metrics out. Each is called once per scrape, must be safe
-// for concurrent use, and waits for nobody; only Redis may ask Redis, for which
-// the scrape then waits.
+// for concurrent use, and waits for nobody; only Redis and Budgets may ask Redis,
+// for which the scrape then waits.
 type MetricsOptions struct {
 	Version, Commit string // of the build
 

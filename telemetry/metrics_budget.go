@@ -10,7 +10,7 @@ import (
 // BudgetState is how the budgets of callers are kept.
 type BudgetState struct {
 	Store bool // they are in a store that can be away; else in this process alone
-	Up    bool // that store answered when it was asked last
+	Up    bool // that store answers
 
 	Local   uint64 // reservations decided without the store since the start
 	Waiting int    // settlements to be tried again

@@ -173,7 +173,7 @@ func TestHealthSaysWhoDecidesAboutBudgets(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := options()
-			o.BudgetsHealth = func() BudgetsHealth { return test.health }
+			o.BudgetsHealth = func(context.Context) BudgetsHealth { return test.health }
 			w := ask(o, "GET", "/actuator/health", "")
 			if body := w.Body.String(); w.Code != 200 || !strings.HasSuffix(body, `,"budgets":`+test.want+"}}\n") || !strings.HasPrefix(body, `{"status":"UP"`) {
 				t.Errorf("status %d, %s, want %s", w.Code, body, test.want)

@@ -105,7 +105,7 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 		parts.Redis = &redis
 	}
 	if h.o.BudgetsHealth != nil {
-		budgets := h.o.BudgetsHealth()
+		budgets := h.o.BudgetsHealth(r.Context())
 		parts.Budgets = &budgetsComponent{budgets, budgets.effect()}
 	}
 	writeJSON(w, ready.Status.code(), struct {

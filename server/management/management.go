@@ -55,9 +55,9 @@ type Options struct {
 	// such path.
 	Budgets func(ctx context.Context, principal string) (Budget, error)
 
-	// BudgetsHealth tells how budgets are kept. It waits for nobody. Nil: calls are not
+	// BudgetsHealth tells how budgets are kept. As Redis, it may ask. Nil: calls are not
 	// metered, and health does not speak of it.
-	BudgetsHealth func() BudgetsHealth
+	BudgetsHealth func(context.Context) BudgetsHealth
 
 	// Draining reports whether the process is about to leave. Nil: never.
 	Draining func() bool
