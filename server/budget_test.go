@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -89,12 +90,12 @@ func TestRefusalByCallsInFlightAndPerMinute(t *testing.T) {
 				`"burst";r=999900, "hour";r=1999900;t=3600`, "999900", "1999900")
 		}
 		g.service.handle("claims.rows", func(w http.ResponseWriter, r *http.Request) {
-			refuse(`["in_flight"]`, "1", ", at most 1 calls in flight")
+			refuse(`["in_flight"]`, "1", ", calls in flight: at most 1")
 			g.priced(`{}`)(w, r)
 		})
 		g.call(modern, "claims.rows", `{"limit":100,"cost":"100"}`, as("basic")...)
 		g.service.handle("claims.rows", func(w http.ResponseWriter, r *http.Request) {
-			refuse(`["in_flight","requests"]`, "60", ", at most 1 calls in flight, at most 2 calls per minute")
+			refuse(`["in_flight","requests"]`, "60", ", calls in flight: at most 1, calls per minute: at most 2")
 			w.Header().Set("X-Agent-Cost", "0")
 		})
 		if r := g.call(modern, "claims.echo", `{}`, as("basic")...); r.status != 200 {
@@ -264,6 +265,34 @@ func TestWhoIsRefused(t *testing.T) {
 				t.Errorf("what was not admitted was settled: %+v", g.budgets.settled)
 			}
 		})
+	}
+}
+
+// While the store is away, each process counts for itself, and that is settled there.
+func TestBudgetsOfThisProcessAlone(t *testing.T) {
+	log := new(eventLog)
+	g := newBudgetGateway(t, func(o *Options) {
+		config := o.Budgets.Config
+		config.Replicas = 2
+		store := o.Budgets.Limiter
+		fallback := cost.NewFallback(store, config, slog.New(slog.DiscardHandler))
+		o.Observer, o.Budgets.Limiter = log, fallback
+		o.Budgets.Settle = func(st cost.Settlement, _ time.Time) (cost.Balance, bool) {
+			b, err := fallback.Settle(context.Background(), st)
+			return b, err == nil
+		}
+	})
+	g.budgets.away = errors.New("no connection")
+	g.service.handle("claims.rows", func(w http.ResponseWriter, r *http.Request) {
+		g.budgets.away = nil // the store is back, but has no such hold
+		g.priced(`{}`)(w, r)
+	})
+	r := g.call(true, "claims.rows", `{"limit":150,"cost":"140"}`, as("hour")...)
+	if policy, hour := r.header[budgetHeaderNames[0]], r.header["X-Agent-Budget-Hour-Remaining"]; len(policy) != 1 || policy[0] != `"burst";q=500;w=167;qu="cost", "hour";q=150;w=3600;qu="cost"` || len(hour) != 1 || hour[0] != "10" {
+		t.Errorf("headers %v", r.header)
+	}
+	if diff := cmp.Diff(BudgetEvent{Metered: true, Reserved: 150, Charged: 140, Local: true}, log.ended[0].Budget); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
 	}
 }
 
@@ -520,9 +549,7 @@ func TestAFailedHandleKeepsThePrice(t *testing.T) {
 	if got := costMeta(t, r.body); !strings.HasPrefix(got, `{"estimated":50,"charged":40,`) || !strings.Contains(r.body, `"isError":true`) {
 		t.Errorf("%s", r.body)
 	}
-	if r.header["RateLimit"] == nil {
-		t.Error("no headers of the budget")
-	}
+	r.wantBudgetHeaders(t, `"burst";q=1000000;w=334;qu="cost", "hour";q=2000000;w=3600;qu="cost"`, `"burst";r=999960, "hour";r=1999960;t=3600`, "999960", "1999960")
 }
 
 // A caller who leaves leaves no hold behind.
@@ -544,6 +571,9 @@ func TestACallerWhoLeavesIsChargedOne(t *testing.T) {
 			}
 			if !strings.Contains(g.log.String(), `"outcome":"canceled"`) {
 				t.Errorf("log: %s", g.log)
+			}
+			if asked := len(g.service.received()); name == "while it is reserved" && asked > 0 {
+				t.Error("the Tool Service was asked")
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,7 +136,7 @@ func TestARouteACallerMayNotUseIsNotThere(t *testing.T) {
 		"malformed body":        `{"jsonrpc":`,
 		"batch":                 `[` + request(methodList, ``) + `]`,
 		"empty body":            ``,
-		"too large a body":      strings.Repeat(" ", 5<<20),
+		"too large a body":      strings.Repeat(" ", 2000),
 		"version in _meta":      `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2031-01-01"}}}`,
 	}
 	headers := map[string][]string{
@@ -152,31 +153,35 @@ func TestARouteACallerMayNotUseIsNotThere(t *testing.T) {
 		"2026-07-28": strings.NewReplacer("$META", modernMeta),
 		"2025-11-25": strings.NewReplacer("$META,", "", "$META", ""),
 	}
-	play := func(t *testing.T, hidden bool, body string, header []string) outcome {
-		log, who := new(eventLog), new(callers)
-		g := newBudgetGateway(t, func(o *Options) { o.Observer, o.Authenticator = log, who })
-		if hidden {
-			who.refuse = notHere
-		} else {
-			g.remove("claims")
-		}
+	type side struct {
+		*budgetGateway
+		log *eventLog
+	}
+	gatewayFor := func(who *callers) side {
+		log := new(eventLog)
+		return side{newBudgetGateway(t, func(o *Options) { o.Observer, o.Authenticator, o.MaxRequestBytes = log, who, 1000 }), log}
+	}
+	unknown, hidden := gatewayFor(&callers{}), gatewayFor(&callers{refuse: notHere})
+	unknown.remove("claims")
+	play := func(g side, body string, header []string) outcome {
+		g.log.refused, g.gateway.log.b = nil, strings.Builder{}
 		r := g.post(body, append(mirrored(body), header...)...)
-		g.budgets.wantUntouched(t)
-		return outcome{r.status, r.header, r.body, log.refused, log.started, g.log.String()}
+		return outcome{r.status, r.header, r.body, g.log.refused, g.log.started, g.gateway.log.String()}
 	}
 	for message, body := range messages {
 		for era, meta := range metas {
 			for name, header := range headers {
 				t.Run(message+"/"+era+"/"+name, func(t *testing.T) {
-					unknown, hidden := play(t, false, meta.Replace(body), header), play(t, true, meta.Replace(body), header)
-					if diff := cmp.Diff(unknown, hidden); diff != "" {
+					if diff := cmp.Diff(play(unknown, meta.Replace(body), header), play(hidden, meta.Replace(body), header)); diff != "" {
 						t.Errorf("a caller can tell (-unknown +hidden):\n%s", diff)
 					}
 				})
 			}
 		}
 	}
-	got := play(t, true, metas["2025-11-25"].Replace(messages["call"]), nil)
+	unknown.budgets.wantUntouched(t)
+	hidden.budgets.wantUntouched(t)
+	got := play(hidden, metas["2025-11-25"].Replace(messages["call"]), nil)
 	want := `{"jsonrpc":"2.0","id":7,"error":{"code":404,"message":"route not found","data":{"reason":"route_not_found"}}}`
 	if got.Status != 404 || got.Body != want {
 		t.Errorf("%d %s\nwant 404 %s", got.Status, got.Body, want)
@@ -241,6 +246,28 @@ func TestPeersAreAuthenticatedWithEveryRequest(t *testing.T) {
 		}
 		c.finish()
 	})
+}
+
+// A caller who is not admitted any more can still give up the calls it began.
+func TestARefusedPeerCanCancel(t *testing.T) {
+	g := newBudgetGateway(t)
+	entered, cancelled := g.blockingTool()
+	var refuse atomic.Pointer[Unauthenticated]
+	c := g.connectAs(Peer{Authenticate: func() (Caller, error) {
+		if why := refuse.Load(); why != nil {
+			return Caller{}, why
+		}
+		return named("basic"), nil
+	}})
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"claims.echo"}}`)
+	<-entered
+	refuse.Store(notKnown)
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-cancelled
+	if rest := c.finish(); len(rest) > 0 {
+		t.Errorf("after the cancellation came %q", rest)
+	}
+	g.budgets.wantCharged(t, 1)
 }
 
 // A panic of whoever authenticates ends one request, not the process.
