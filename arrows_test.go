@@ -17,7 +17,7 @@ var arrows = map[string]struct {
 	reason string
 }{
 	"": {
-		may:    []string{"config", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
+		may:    []string{"config", "cost", "fixtures", "jsonwire", "keyring", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
@@ -25,7 +25,7 @@ var arrows = map[string]struct {
 		reason: "clients nobody here wrote see the gateway as a process; what they need of its code they could not have",
 	},
 	"config": {
-		may:    []string{"redisconn", "registry", "server/handle", "server/upstream", "telemetry", "transport", "transport/auth"},
+		may:    []string{"cost", "redisconn", "registry", "server/handle", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
 	},
 	"cost": {
@@ -42,6 +42,10 @@ var arrows = map[string]struct {
 	},
 	"jsonwire": {
 		reason: "every package reads JSON through it, so it can depend on none of them",
+	},
+	"keyring": {
+		may:    []string{"config", "transport/auth"},
+		reason: "the keyring keeps up with a file and hands on its keys; what a key opens, and what a tier is, is told it by whoever makes it",
 	},
 	"redisconn": {
 		reason: "a connection does not know what is kept behind it; who keeps something there sees an interface of its own",

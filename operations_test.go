@@ -274,7 +274,7 @@ func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 	if len(quoted) < 5 || len(table) < 15 {
 		t.Errorf("found %d lines and %d messages of the log; the document has more", len(quoted), len(table))
 	}
-	for _, dir := range []string{"registry", "redisconn"} {
+	for _, dir := range []string{"registry", "redisconn", "keyring"} {
 		for _, text := range loudMessages(t, dir) {
 			if !slices.Contains(table, text) {
 				t.Errorf("the section on log lines does not have %q of %s", text, dir)

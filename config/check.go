@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"tollgate/cost"
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/handle"
@@ -43,6 +44,9 @@ func (c *Config) check(d *decoder) []Problem {
 	}
 	for _, err := range flatten(c.Auth.Validate()) {
 		k.take("auth", err)
+	}
+	for _, err := range flatten(c.Cost.Validate()) {
+		k.take("cost", err)
 	}
 	k.credentials(c)
 	for _, err := range flatten(c.Telemetry.Validate()) {
@@ -97,6 +101,8 @@ func (k *checker) take(section string, err error) {
 	} else if e, ok := errors.AsType[*handle.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*auth.ConfigError](err); ok {
+		k.quoting(join(section, e.Key), e.Text)
+	} else if e, ok := errors.AsType[*cost.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)
 	} else if e, ok := errors.AsType[*telemetry.ConfigError](err); ok {
 		k.quoting(join(section, e.Key), e.Text)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"tollgate/cost"
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/handle"
@@ -43,6 +44,10 @@ type Config struct {
 
 	// Auth is who may call, and how the gateway finds out who does.
 	Auth auth.Config `yaml:"auth"`
+
+	// Cost is what callers may spend. Tiers of the file change and join the default
+	// ones; none goes away.
+	Cost cost.Config `yaml:"cost"`
 
 	Telemetry telemetry.Config `yaml:"telemetry"`
 }
@@ -89,14 +94,8 @@ func Default() *Config {
 		Redis:     redisconn.DefaultConfig(),
 		Handles:   handle.DefaultConfig(),
 		Auth:      auth.DefaultConfig(),
+		Cost:      cost.DefaultConfig(),
 	}
-}
-
-// notBuilt are the sections of parts that come with later builds. They are
-// refused rather than ignored: an operator who configures a budget must not
-// believe that it is kept.
-var notBuilt = map[string]string{
-	"cost": "cost budgets",
 }
 
 // Load reads the file at path. lookup is the environment, usually os.LookupEnv.
@@ -155,7 +154,6 @@ func readFile(path string, most int) ([]byte, error) {
 // parse reads data, the content of the file name in dir.
 func (d *decoder) parse(name, dir string, data []byte) (*Config, error) {
 	c := Default()
-	d.absent = notBuilt
 	d.decode(data, c)
 	if len(d.problems) == 0 {
 		d.contents(c)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tollgate/cost"
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/handle"
@@ -71,6 +72,18 @@ upstream:
   allowedHosts: [tools.example]
 redis: { mode: sentinel, url: "${REDIS}", keyPrefix: "blue:tollgate" }
 handles: { keysFile: handle-keys, maxSignedBytes: 2048, ephemeralKeys: true, memoryStore: true }
+cost:
+  enabled: false
+  enforce: always
+  tiers:
+    basic: { capacity: 500000 }
+    gold: { capacity: 9, refillPerSecond: 8, hourly: 7 }
+  pageSize: 100
+  onStoreFailure: closed
+  replicas: 3
+  minCharge: 4
+  maxInFlight: 5
+  requestsPerMinute: 6
 shutdown: { delay: 1s, drain: 21s }
 management: { listen: ":9001" }
 `, "TOKEN", "s3cret", "REDIS", "redis://:s3cret@cache.example?master_name=main")
@@ -114,6 +127,18 @@ management: { listen: ":9001" }
 	}
 	want.Redis = redisconn.Config{Mode: "sentinel", URL: "redis://:s3cret@cache.example?master_name=main", KeyPrefix: "blue:tollgate"}
 	want.Handles = handle.Config{KeysFile: filepath.Join(dir, "handle-keys"), MaxSignedBytes: 2048, EphemeralKeys: true, MemoryStore: true}
+	want.Cost = cost.Config{
+		Enforce: cost.EnforceAlways,
+		Tiers: map[string]cost.Tier{
+			"basic":    {Capacity: 500_000, RefillPerSecond: 3_000, Hourly: 2_000_000},
+			"extended": {Capacity: 5_000_000, RefillPerSecond: 15_000, Hourly: 10_000_000},
+			"bulk":     {Capacity: 20_000_000, RefillPerSecond: 60_000, Hourly: 40_000_000},
+			"gold":     {Capacity: 9, RefillPerSecond: 8, Hourly: 7},
+		},
+		PageSize:       100,
+		OnStoreFailure: cost.FailClosed,
+		Replicas:       3, MinCharge: 4, MaxInFlight: 5, RequestsPerMinute: 6,
+	}
 	want.Upstream.PassHeaders = []string{"x-user"}
 	want.Upstream.PassAuthorization = true
 	want.Upstream.MaxResponseBytes = 4000
@@ -229,7 +254,34 @@ shutdown:
 		"a directory of keys": {"handles: {keysFile: .}\n", []string{"1:11: handles.keysFile: want the path of a file that can be read, relative to this one: is a directory"}},
 		"handles of the wrong types": {"handles: {ephemeralKeys: 1, memoryStore: maybe, maxSignedBytes: 1KiB, keys: x}\n", []string{
 			"1:26: handles.ephemeralKeys: want true or false", "1:42: handles.memoryStore: want true or false", "1:65: handles.maxSignedBytes: want a whole number", "1:71: handles.keys: unknown key"}},
-		"what is not built":          {"cost:\n", []string{"1:1: cost: this build has no cost budgets"}},
+		"costs out of bounds": {`cost:
+  enforce: on
+  onStoreFailure: open
+  pageSize: 0
+  replicas: 10001
+  minCharge: 2000001
+  maxInFlight: -1
+  tiers:
+    basic: { refillPerSecond: 1000001 }
+    gold:
+      capacity: 10
+    "a b": { capacity: 1, refillPerSecond: 1, hourly: 1 }
+`, []string{
+			`2:3: cost.enforce: must be auto, always or never, is "on"`,
+			`3:3: cost.onStoreFailure: must be local or closed, is "open"`,
+			"4:3: cost.pageSize: must be from 1 to 1000000, is 0",
+			"5:3: cost.replicas: must be from 1 to 10000, is 10001",
+			"7:3: cost.maxInFlight: must be from 0 to 9000000000, is -1",
+			"9:14: cost.tiers.basic.refillPerSecond: must be from 1 to the capacity, 1000000, is 1000001",
+			"10:5: cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 10, is 0",
+			"10:5: cost.tiers.gold.hourly: must be from 1 to 9000000000, is 0",
+			"8:3: cost.tiers: the name of a tier must be",
+		}},
+		"a charge nobody could pay": {"cost: { minCharge: 51, tiers: { basic: { hourly: 50 } } }\n", []string{
+			"1:9: cost.minCharge: must be at most 50, because no more can be spent at once in the tier basic, is 51"}},
+		"costs of the wrong types": {"cost: { enabled: 1, tiers: { basic: 5, bulk: { capacity: 1.5, hour: 1 } }, replica: 2 }\n", []string{
+			"1:18: cost.enabled: want true or false", "1:37: cost.tiers.basic: want keys and values", "1:58: cost.tiers.bulk.capacity: want a whole number",
+			"1:63: cost.tiers.bulk.hour: unknown key", "1:76: cost.replica: unknown key"}},
 		"auth that keeps nobody out": {"auth: {mode: required}\n", []string{"1:8: auth.mode: required needs auth.keysFile or auth.oauth.issuer"}},
 		"auth that is not kept": {"auth:\n  keysFile: tollgate.yaml\n  oauth: { issuer: https://login.example, audience: x }\n  publicURL: https://tools.example\n", []string{
 			"2:3: auth.keysFile: has no effect with mode none",

@@ -24,7 +24,6 @@ import (
 // A tag of ",inline" makes the field's own keys those of the struct around it.
 type decoder struct {
 	lookup    func(name string) (string, bool) // the environment
-	absent    map[string]string                // top-level keys of parts that are not built, and what they are
 	anchors   map[string]ast.Node
 	positions map[string]*token.Position // where each key stands, by dotted path
 	problems  []Problem
@@ -175,16 +174,12 @@ func (d *decoder) structure(node ast.Node, dst reflect.Value, key string) {
 	fields := map[string]reflect.Value{}
 	collectFields(dst, fields)
 	for _, e := range entries {
-		path := join(key, e.name)
 		field, known := fields[e.name]
-		switch what, later := d.absent[path]; {
-		case known:
-			d.value(e.node, field, path)
-		case later:
-			d.report(e.key, path, "this build has no %s; remove the key", what)
-		default:
+		if !known {
 			d.unknownKey(e, key, sortedKeys(fields))
+			continue
 		}
+		d.value(e.node, field, join(key, e.name))
 	}
 }
 
@@ -199,17 +194,24 @@ func (d *decoder) unknownKey(e entry, key string, known []string) {
 		strings.Join(known, ", "))
 }
 
-// mapping decodes a mapping with keys of the user's choice.
+// mapping decodes a mapping with keys of the user's choice. Entries that dst has
+// already stay, and one that is given again keeps what is not given of it.
 func (d *decoder) mapping(node ast.Node, dst reflect.Value, key string) {
 	entries, ok := d.entries(node, key)
 	if !ok {
 		return
 	}
-	dst.Set(reflect.MakeMapWithSize(dst.Type(), len(entries)))
+	if dst.IsNil() {
+		dst.Set(reflect.MakeMapWithSize(dst.Type(), len(entries)))
+	}
 	for _, e := range entries {
+		name := reflect.ValueOf(e.name).Convert(dst.Type().Key())
 		elem := reflect.New(dst.Type().Elem()).Elem()
+		if present := dst.MapIndex(name); present.IsValid() {
+			elem.Set(present)
+		}
 		d.value(e.node, elem, userPath(key, e.name))
-		dst.SetMapIndex(reflect.ValueOf(e.name).Convert(dst.Type().Key()), elem)
+		dst.SetMapIndex(name, elem)
 	}
 }
 

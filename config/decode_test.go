@@ -95,6 +95,26 @@ func TestDecodeKeepsDefaultsForAbsentAndNullKeys(t *testing.T) {
 	}
 }
 
+// TestDecodeMergesMappings: what is named changes, what is not named stays.
+func TestDecodeMergesMappings(t *testing.T) {
+	type limits struct {
+		Tiers map[string]item `yaml:"tiers"`
+	}
+	for text, want := range map[string]map[string]item{
+		"tiers: {}\n":                       {"a": {"one", true}, "b": {"two", false}},
+		"tiers: {a: , b: {}}\n":             {"a": {"one", true}, "b": {"two", false}},
+		"tiers: {a: {enabled: false}}\n":    {"a": {"one", false}, "b": {"two", false}},
+		"tiers: {c: {id: x}, b: {id: y}}\n": {"a": {"one", true}, "b": {"y", false}, "c": {"x", false}},
+	} {
+		got := limits{map[string]item{"a": {"one", true}, "b": {"two", false}}}
+		d := decoder{}
+		d.decode([]byte(text), &got)
+		if diff := cmp.Diff(want, got.Tiers); diff != "" || len(d.problems) > 0 {
+			t.Errorf("%s%v (-want +got):\n%s", text, d.problems, diff)
+		}
+	}
+}
+
 func TestDecodeReadsVariablesAsTheTypeTheKeyWants(t *testing.T) {
 	var got sample
 	d := decoder{lookup: environment("N", "12", "B", "true", "D", "90s")}
@@ -128,7 +148,6 @@ func TestDecodeReportsEveryProblemAtItsPlace(t *testing.T) {
 		"nested key":       {"inner:\n  fil: x\n", []string{"2:3 inner.fil: unknown key; known here: file"}},
 		"field, no tag":    {"Hidden: x\n", []string{"1:1 Hidden: unknown key"}},
 		"case matters":     {"Name: x\n", []string{"1:1 Name: unknown key"}},
-		"later part":       {"redis: {}\n", []string{"1:1 redis: this build has no Redis store; remove the key"}},
 		"twice":            {"name: a\nname: b\n", []string{"2:1 name: the key is given twice"}},
 		"number for text":  {"name: 42\n", []string{"1:7 name: want a string, not a number; put the value in quotes"}},
 		"boolean for text": {"name: yes\non: no\n", []string{`2:5 on: want true or false, not the string "no"`}},
@@ -160,10 +179,7 @@ func TestDecodeReportsEveryProblemAtItsPlace(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := decoder{
-				lookup: environment("LEFT", "x${y}", "EMPTY", "", "SECRET", "hunter2"),
-				absent: map[string]string{"redis": "Redis store"},
-			}
+			d := decoder{lookup: environment("LEFT", "x${y}", "EMPTY", "", "SECRET", "hunter2")}
 			d.decode([]byte(test.text), &sample{})
 			if len(d.problems) != len(test.want) {
 				t.Fatalf("got %d problems, want %d: %+v", len(d.problems), len(test.want), d.problems)

@@ -98,7 +98,7 @@ func TestEverySampleLoads(t *testing.T) {
 	}
 }
 
-var keyMention = regexp.MustCompile("`((?:registry|redis|handles|auth|upstream|http|shutdown|telemetry|management)\\.[A-Za-z.]+)`")
+var keyMention = regexp.MustCompile("`((?:registry|redis|handles|auth|cost|upstream|http|shutdown|telemetry|management)\\.[A-Za-z.]+)`")
 
 // TestDocumentsNameKeysThatExist finds misspelt and outdated keys in running text.
 func TestDocumentsNameKeysThatExist(t *testing.T) {

@@ -55,10 +55,16 @@ func TestProblemsNeverShowWhatAVariableHolds(t *testing.T) {
 		portal + `auth: { mode: required, publicURL: "https://h", oauth: { issuer: "https://u:${V}@h" } }`:             "auth.oauth.issuer: must not hold credentials",
 		portal + `auth: { mode: required, publicURL: "https://h", oauth: { issuer: "https://h", audience: " ${V}" } }`: "auth.oauth.audience: want at most",
 		portal + `auth: { oauth: { principalClaim: " ${V}" } }`:                                                        "auth.oauth.principalClaim: want the name of a claim",
+		portal + `cost: { enforce: "${V}" }`:                                                                           "cost.enforce: must be auto, always or never; the value is that of the environment variable V",
+		portal + `cost: { onStoreFailure: "${V}" }`:                                                                    "cost.onStoreFailure: must be local or closed; the value is that of",
+		portal + `cost: { pageSize: "${N}" }`:                                                                          "cost.pageSize: must be from 1 to 1000000; the value is that of",
+		portal + `cost: { minCharge: "${M}", tiers: { basic: { capacity: "${M}", hourly: 2 } } }`:                      "cost.minCharge: must be at most 2, because no more can be spent at once in the tier basic; the value is that of",
+		portal + `cost: { tiers: { basic: { refillPerSecond: "${N}" } } }`:                                             "cost.tiers.basic.refillPerSecond: must be from 1 to the capacity, 1000000; the value is that of",
+		portal + `cost: { tiers: { "S3CR3T@": { capacity: 0 } } }`:                                                     "cost.tiers: the name of a tier must be 1 to 32",
 		portal + `redis: { caFile: "${PEM}" }`:                                                                         "redis.caFile: holds the content of a file; want its path",
 		route(`id: a, manifestUrl: "http://h", baseEndpoint: "http://h", namePrefix: "${P}"}, {id: b, manifestUrl: "http://h", baseEndpoint: "http://h", namePrefix: "S3CR3Tp."`): "registry.routes.c[1].namePrefix: ",
 	} {
-		_, _, err := load(t, text, "V", secret, "PEM", "-----BEGIN PRIVATE KEY-----\nS3CR3T\n", "N", "-73921", "D", "-73921s", "P", "S3CR3T",
+		_, _, err := load(t, text, "V", secret, "PEM", "-----BEGIN PRIVATE KEY-----\nS3CR3T\n", "N", "-73921", "M", "73921", "D", "-73921s", "P", "S3CR3T",
 			"KEYS", "k1:S3CR3Tq83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRW,k2:S3CR3Tq83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRW")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant …%s", text, err, want)

@@ -13,7 +13,7 @@ type keyDoc struct {
 	Default string // as it would be written in YAML
 }
 
-// allKeys lists every configuration key in the order of the structs.
+// allKeys lists every configuration key.
 func allKeys() []keyDoc {
 	return keysOf(reflect.ValueOf(*Default()), "")
 }
@@ -29,6 +29,10 @@ func keysOf(v reflect.Value, prefix string) []keyDoc {
 		case name == "":
 		case field.Kind() == reflect.Struct:
 			keys = append(keys, keysOf(field, path)...)
+		case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.Struct:
+			for _, entry := range field.MapKeys() { // those that are there by default
+				keys = append(keys, keysOf(field.MapIndex(entry), join(path, entry.String()))...)
+			}
 		case field.Kind() == reflect.Map:
 			entry := reflect.New(field.Type().Elem().Elem())
 			if d, ok := entry.Interface().(defaulter); ok {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 )
 
@@ -17,8 +18,9 @@ type Config struct {
 	// Default auto.
 	Enforce Enforcement `yaml:"enforce"`
 
-	// Tiers are the budgets by name. There must be one called basic: it is for every
-	// principal whose tier is not known. Default: those of [DefaultTiers].
+	// Tiers are the budgets by name, 1 to 32 of A-Z a-z 0-9 . _ -. There must be one
+	// called basic: it is for every principal whose tier is not known. Default: those
+	// of [DefaultTiers].
 	Tiers map[string]Tier `yaml:"tiers"`
 
 	// PageSize is the most rows a call is estimated at, and what is estimated when its
@@ -78,6 +80,9 @@ const (
 	// FailClosed lets no call through.
 	FailClosed StoreFailure = "closed"
 )
+
+// tierName is what the name of a tier looks like; API keys name one as well.
+var tierName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
 const (
 	maxPageSize = 1_000_000
@@ -147,10 +152,14 @@ func (c Config) Validate() error {
 		report("tiers", "there must be a tier called %s", BasicTier)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Tiers)) {
+		if !tierName.MatchString(name) {
+			report("tiers", "the name of a tier must be 1 to 32 of the characters A-Z a-z 0-9 . _ -")
+			continue
+		}
 		tier, mistakes := c.Tiers[name], len(errs)
 		tier.check(func(key, format string, args ...any) { report("tiers."+name+"."+key, format, args...) })
 		if least := min(tier.Capacity, tier.Hourly); len(errs) == mistakes && c.MinCharge > least {
-			report("minCharge", "is %d; at most %d can be spent at once in the tier %s", c.MinCharge, least, name)
+			report("minCharge", "must be at most %d, because no more can be spent at once in the tier %s, is %d", least, name, c.MinCharge)
 		}
 	}
 	return errors.Join(errs...)

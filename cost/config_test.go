@@ -55,12 +55,16 @@ func TestValidate(t *testing.T) {
 		}, []string{"cost.pageSize:", "cost.replicas:", "cost.minCharge:", "cost.maxInFlight:", "cost.requestsPerMinute:"}},
 		{"no tiers", func(c *Config) { c.Tiers = nil }, []string{"cost.tiers: there must be a tier called basic"}},
 		{"basic in other letters", func(c *Config) { c.Tiers = map[string]Tier{"Basic": {1, 1, 1}} }, []string{"cost.tiers:"}},
+		{"names", func(c *Config) {
+			c.Tiers["a b"], c.Tiers[""], c.Tiers["e.U_1-x"] = Tier{1, 1, 1}, Tier{1, 1, 1}, Tier{1, 1, 1}
+		}, []string{
+			"cost.tiers: the name of a tier must be 1 to 32", "cost.tiers: the name of a tier must be 1 to 32"}},
 		{"zero", tiers(Tier{}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
 		{"refill zero", tiers(Tier{Capacity: 1, Hourly: 1}), []string{"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 1, is 0"}},
 		{"refill above the capacity", tiers(Tier{5, 6, 1}), []string{"cost.tiers.gold.refillPerSecond:"}},
 		{"above", tiers(Tier{9_000_000_001, 1, 9_000_000_001}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
 		{"more charged than there is", func(c *Config) { c.Tiers["gold"], c.MinCharge = Tier{100, 1, 50}, 51 }, []string{
-			"cost.minCharge: is 51; at most 50 can be spent at once in the tier gold"}},
+			"cost.minCharge: must be at most 50, because no more can be spent at once in the tier gold, is 51"}},
 		{"not enabled", func(c *Config) { c.Enabled, c.PageSize = false, 0 }, []string{"cost.pageSize:"}},
 		{"nothing", func(c *Config) { *c = Config{} }, []string{"cost.enforce:", "cost.onStoreFailure:", "cost.pageSize:", "cost.replicas:", "cost.tiers:"}},
 	} {
