@@ -1,10 +1,8 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	"tollgate/cost"
 	"tollgate/server/upstream"
@@ -13,14 +11,7 @@ import (
 // BenchmarkMetering measures what a budget adds to a call: reserve, settle, headers and
 // _meta, in memory.
 func BenchmarkMetering(b *testing.B) {
-	memory := cost.NewMemory()
-	g := newBudgetGateway(b, func(o *Options) {
-		o.Budgets.Limiter = memory
-		o.Budgets.Settle = func(st cost.Settlement, _ time.Time) (cost.Balance, bool) {
-			b, err := memory.Settle(context.Background(), st)
-			return b, err == nil
-		}
-	})
+	g := newBudgetGateway(b, withLimiter(b, func(Options) cost.Limiter { return cost.NewMemory() }))
 	snapshot, _ := g.routes.Current("claims")
 	tool, in := snapshot.Tool("claims.rows"), &call{caller: named("basic")}
 	arguments, answer := []byte(`{"project":"ALD","limit":100}`), &upstream.Answer{Status: http.StatusOK, Cost: 0, CostDeclared: true}

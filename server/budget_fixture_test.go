@@ -100,6 +100,17 @@ func (f *fakeBudgets) options() *Budgets {
 	return &Budgets{Config: f.config, Limiter: f, Settle: f.end}
 }
 
+// withLimiter lets a gateway settle as a process does, with a Limiter that is not the
+// fake one.
+func withLimiter(t testing.TB, limiter func(Options) cost.Limiter) func(*Options) {
+	return func(o *Options) {
+		o.Budgets.Limiter = limiter(*o)
+		settler := cost.NewSettler(o.Budgets.Limiter, slog.New(slog.DiscardHandler))
+		o.Budgets.Settle = settler.Settle
+		t.Cleanup(func() { settler.Close(context.Background()) })
+	}
+}
+
 func (f *fakeBudgets) of(principal string) *cost.Ledger {
 	if f.ledger[principal] == nil {
 		f.ledger[principal] = new(cost.Ledger)

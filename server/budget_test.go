@@ -271,17 +271,10 @@ func TestWhoIsRefused(t *testing.T) {
 // While the store is away, each process counts for itself, and that is settled there.
 func TestBudgetsOfThisProcessAlone(t *testing.T) {
 	log := new(eventLog)
-	g := newBudgetGateway(t, func(o *Options) {
-		config := o.Budgets.Config
-		config.Replicas = 2
-		store := o.Budgets.Limiter
-		fallback := cost.NewFallback(store, config, slog.New(slog.DiscardHandler))
-		o.Observer, o.Budgets.Limiter = log, fallback
-		o.Budgets.Settle = func(st cost.Settlement, _ time.Time) (cost.Balance, bool) {
-			b, err := fallback.Settle(context.Background(), st)
-			return b, err == nil
-		}
-	})
+	g := newBudgetGateway(t, func(o *Options) { o.Observer, o.Budgets.Config.Replicas = log, 2 },
+		withLimiter(t, func(o Options) cost.Limiter {
+			return cost.NewFallback(o.Budgets.Limiter, o.Budgets.Config, slog.New(slog.DiscardHandler))
+		}))
 	g.budgets.away = errors.New("no connection")
 	g.service.handle("claims.rows", func(w http.ResponseWriter, r *http.Request) {
 		g.budgets.away = nil // the store is back, but has no such hold
@@ -638,13 +631,7 @@ func TestAPanicLeavesNoHold(t *testing.T) {
 // Many at once pay what they are told, not more and not less.
 func TestParallelCallsPayWhatTheyAreTold(t *testing.T) {
 	memory := cost.NewMemory()
-	g := newBudgetGateway(t, func(o *Options) {
-		o.Budgets.Limiter = memory
-		o.Budgets.Settle = func(st cost.Settlement, _ time.Time) (cost.Balance, bool) {
-			b, err := memory.Settle(context.Background(), st)
-			return b, err == nil
-		}
-	})
+	g := newBudgetGateway(t, withLimiter(t, func(Options) cost.Limiter { return memory }))
 	const callers, each = 64, 5
 	var mu sync.Mutex
 	var sum int64

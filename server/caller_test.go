@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"tollgate/registry"
 )
@@ -322,10 +324,13 @@ func TestCacheScope(t *testing.T) {
 	}
 }
 
-// The log tells callers apart, and says who nobody is. What they show is in no line.
-func TestLogsTellNoSecrets(t *testing.T) {
+// The log tells callers apart, and says who nobody is. What they show is in no line,
+// and in no trace.
+func TestLogsAndTracesTellNoSecrets(t *testing.T) {
 	const secret = "the-secret-one"
-	g := newBudgetGateway(t)
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("")
+	g := newBudgetGateway(t, func(o *Options) { o.Tracer = tracer })
 	g.log.level.Set(slog.LevelDebug)
 	for _, who := range [][]string{as(secret), as("other"), nil} {
 		g.call(true, "claims.rows", `{"cost":"40"}`, append(who, "X-Api-Key", secret)...)
@@ -347,6 +352,9 @@ func TestLogsTellNoSecrets(t *testing.T) {
 	log := g.log.String()
 	if strings.Contains(log, secret) || strings.Contains(log, "key:") {
 		t.Errorf("log:\n%s", log)
+	}
+	if traced := fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(spans.Ended())); strings.Contains(traced, secret) || strings.Contains(traced, "key:") || !strings.Contains(traced, "claims.rows") {
+		t.Errorf("traces: %s", traced)
 	}
 	hashes := map[string]int{}
 	for line := range strings.Lines(log) {
