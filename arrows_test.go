@@ -73,8 +73,8 @@ var arrows = map[string]struct {
 		reason: "a handle is a few bytes and a key; what can be known of tools, callers and stores without importing them keeps it testable to the last byte",
 	},
 	"server/management": {
-		may:    []string{"jsonwire", "registry", "server/handle"},
-		reason: "the operator's view reads states and asks for refreshes; it has no part in answering MCP",
+		may:    []string{"cost", "jsonwire", "registry", "server/handle"},
+		reason: "the operator's view reads states and balances and asks for refreshes; it has no part in answering MCP",
 	},
 	"server/upstream": {
 		may:    []string{"jsonwire", "registry", "registry/schema"},

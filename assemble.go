@@ -180,6 +180,7 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 			return management.Ready(s, p.registry, p.draining.Load()).Status == management.Up
 		},
 		Redis:    p.redisGauge(),
+		Budgets:  p.budgetState(),
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 		Dropped:  func() (uint64, bool) { return p.tracing.Dropped() },
 	})

@@ -12,7 +12,9 @@
 //   - A [Ledger] is the account of one principal: integers only, the clock passed in,
 //     no lock. It is the specification; read it first to know what a limit means.
 //   - A [Limiter] keeps the accounts of all principals. [Memory] keeps a Ledger for
-//     each. Tests compare every Limiter with the Ledger, answer by answer.
+//     each; [Redis] keeps them in a Redis, for all gateways that use it, with the
+//     Ledger's arithmetic in Lua. Tests compare every Limiter with the Ledger, answer
+//     by answer.
 //   - [Fallback] stands around a Limiter whose store can be away, and says what
 //     happens then.
 //   - A [Settler] settles, and tries again what a store failed to settle.

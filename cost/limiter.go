@@ -116,7 +116,7 @@ const (
 )
 
 // check refuses a request that a Ledger could not keep.
-func (r Request) check() error {
+func (r *Request) check() error {
 	if r.ID == "" {
 		return errNoID
 	}

@@ -52,6 +52,7 @@ func everyPath(tb testing.TB, l Limiter, a Account) {
 
 // TestRedisCluster: the keys of an account are on one node, and no script touches others.
 func TestRedisCluster(t *testing.T) {
+	t.Parallel()
 	node := redistest.Start(t, "--cluster-enabled", "yes")
 	node.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	eventually(t, func() error {
@@ -195,98 +196,85 @@ func TestManyHolds(t *testing.T) {
 	}
 }
 
-// TestOneBudgetForAllGateways lets many calls of several gateways spend one budget. What
-// is admitted is what one Ledger would admit.
-func TestOneBudgetForAllGateways(t *testing.T) {
+// crowd lets many callers of several gateways reserve mixed estimates, and settle them at
+// the estimate or not at all, until goOn says no. It returns what was admitted.
+func crowd(t *testing.T, server *redistest.Server, a Account, settled bool, goOn func(refused bool) bool) int64 {
 	const gateways, callers = 4, 16
-	for _, settled := range []bool{false, true} {
-		t.Run(fmt.Sprint("settled: ", settled), func(t *testing.T) {
-			server := redistest.Start(t)
-			clock := func() int64 {
-				seconds, micros, _ := strings.Cut(server.Do("TIME"), "\n")
-				n, _ := strconv.ParseInt(seconds+fmt.Sprintf("%06s", micros), 10, 64)
-				return n
-			}
-			const largest = 300
-			a := Account{Principal: "key:42", Limits: Limits{Tier: Tier{Capacity: 100_000, RefillPerSecond: 20_000, Hourly: MaxUnits}}}
-			var admitted, refused atomic.Int64
-			begin := clock()
-			var wg sync.WaitGroup
-			for g := range gateways {
-				l := NewRedis(openConn(t, server.URL(), time.Minute))
-				for c := range callers {
-					wg.Go(func() {
-						random := rand.New(rand.NewPCG(uint64(g), uint64(c)))
-						for refused.Load() < 200 {
-							r := Request{Account: a, ID: NewID(), Estimate: 1 + random.Int64N(largest), Lease: time.Hour}
-							d, err := l.Reserve(t.Context(), r)
-							switch {
-							case err != nil:
-								t.Error(err)
-								return
-							case !d.Admitted:
-								refused.Add(1)
-								continue
-							}
-							admitted.Add(d.Estimate)
-							if settled {
-								if _, err := l.Settle(t.Context(), Settlement{Account: a, ID: r.ID, Actual: d.Estimate}); err != nil {
-									t.Error(err)
-									return
-								}
-							}
-						}
-					})
-				}
-			}
-			wg.Wait()
-			end := clock()
-			most := a.Limits.Capacity + a.Limits.RefillPerSecond*(end-begin)/micro
-			b, err := NewRedis(openConn(t, server.URL(), time.Minute)).Peek(t.Context(), a)
-			if err != nil {
-				t.Fatal(err)
-			}
-			spent := b.HourLimit - b.HourRemaining
-			t.Logf("%d of %d admitted in %v; %d refused", admitted.Load(), most, time.Duration(end-begin)*time.Microsecond, refused.Load())
-			if admitted.Load() != spent {
-				t.Errorf("%d were admitted, and Redis knows of %d", admitted.Load(), spent)
-			}
-			if admitted.Load() > most {
-				t.Errorf("%d were admitted, which is more than the %d there were", admitted.Load(), most)
-			}
-		})
-	}
-}
-
-// TestDemandLeavesLessThanOneEstimate: what is asked for without end is given, but for
-// what is less than one estimate.
-func TestDemandLeavesLessThanOneEstimate(t *testing.T) {
-	const gateways, callers, estimate = 4, 16, 300
-	server := redistest.Start(t)
-	a := unhurried("key:42")
-	a.Limits.Capacity = 1_000*estimate - 1 + 7 // what is refilled meanwhile is some seconds' worth
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
-	for range gateways {
+	for g := range gateways {
 		l := NewRedis(openConn(t, server.URL(), time.Minute))
-		for range callers {
+		for c := range callers {
 			wg.Go(func() {
-				for {
-					d, err := l.Reserve(t.Context(), Request{Account: a, ID: NewID(), Estimate: estimate, Lease: time.Hour})
-					if err != nil || !d.Admitted {
-						if err != nil {
-							t.Error(err)
-						}
+				random := rand.New(rand.NewPCG(uint64(g), uint64(c)))
+				for refused := false; goOn(refused); {
+					r := Request{Account: a, ID: NewID(), Estimate: 1 + random.Int64N(largestEstimate), Lease: time.Hour}
+					d, err := l.Reserve(t.Context(), r)
+					if err == nil && d.Admitted && settled {
+						_, err = l.Settle(t.Context(), Settlement{Account: a, ID: r.ID, Actual: d.Estimate})
+					}
+					if err != nil {
+						t.Error(err)
 						return
 					}
-					admitted.Add(d.Estimate)
+					if refused = !d.Admitted; !refused {
+						admitted.Add(d.Estimate)
+					}
 				}
 			})
 		}
 	}
 	wg.Wait()
-	if got := a.Limits.Capacity - admitted.Load(); got >= estimate || got < -int64(patience.Seconds()) {
-		t.Errorf("%d were admitted of %d", admitted.Load(), a.Limits.Capacity)
+	return admitted.Load()
+}
+
+const largestEstimate = 300
+
+// TestOneBudgetForAllGateways: what a crowd is admitted is never more than there was and
+// came in meanwhile, by Redis' clock.
+func TestOneBudgetForAllGateways(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprint("settled: ", settled), func(t *testing.T) {
+			server := redistest.Start(t)
+			clock := func() int64 {
+				seconds, micros, _ := strings.Cut(server.Do("TIME"), "\n")
+				n, err := strconv.ParseInt(fmt.Sprintf("%s%06s", seconds, micros), 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			a := Account{Principal: "key:42", Limits: Limits{Tier: Tier{Capacity: 100_000, RefillPerSecond: 20_000, Hourly: MaxUnits}}}
+			var refusals atomic.Int64
+			begin := clock()
+			admitted := crowd(t, server, a, settled, func(refused bool) bool {
+				if refused {
+					refusals.Add(1)
+				}
+				return refusals.Load() < 500
+			})
+			most := a.Limits.Capacity + a.Limits.RefillPerSecond*(clock()-begin)/micro
+			if admitted > most || admitted < a.Limits.Capacity-largestEstimate {
+				t.Errorf("%d were admitted, of %d there were at first and %d in all", admitted, a.Limits.Capacity, most)
+			}
+			wantHour(t, NewRedis(openConn(t, server.URL(), time.Minute)), a, admitted)
+		})
+	}
+}
+
+// TestCrowdIsAdmittedAllThereIs: what is left when a crowd was refused is less than one
+// estimate.
+func TestCrowdIsAdmittedAllThereIs(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprint("settled: ", settled), func(t *testing.T) {
+			server, a := redistest.Start(t), unhurried("key:42")
+			a.Limits.Capacity = 200_000
+			admitted := crowd(t, server, a, settled, func(refused bool) bool { return !refused })
+			if left := a.Limits.Capacity - admitted; left >= largestEstimate || left < -int64(patience.Seconds()) { // the least refill
+				t.Errorf("%d of %d were admitted", admitted, a.Limits.Capacity)
+			}
+			wantHour(t, NewRedis(openConn(t, server.URL(), time.Minute)), a, admitted)
+		})
 	}
 }
 

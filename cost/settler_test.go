@@ -198,6 +198,34 @@ func TestOneThatFailsKeepsNoOtherFromBeingSettled(t *testing.T) {
 	})
 }
 
+// TestASuccessShortensThePause: the store is there.
+func TestASuccessShortensThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, _ := newMoody()
+		m.say(away)
+		fails(t, s, "a", lease(time.Hour))
+		fails(t, s, "b", lease(time.Hour))
+		time.Sleep(20 * time.Second) // pauses are long by now
+		m.say(func(_ context.Context, st Settlement) error {
+			if st.ID == "a" {
+				return errAway
+			}
+			return nil
+		})
+		time.Sleep(12 * time.Second)
+		m.say(nil)
+		s.Close(t.Context())
+		ids, times := m.tried()
+		i := len(ids) - 1
+		for ids[i] != "b" {
+			i--
+		}
+		if pause := times[i+2] - times[i+1]; pause != 100*time.Millisecond {
+			t.Errorf("after %q, a pause of %v", ids[:i+1], pause)
+		}
+	})
+}
+
 func TestLeasesEndTheTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, log := newMoody()
@@ -364,6 +392,9 @@ func TestClose(t *testing.T) {
 				}
 
 				fails(t, s, "c", lease(time.Hour))
+				if got := s.Status(); got.Waiting != 0 {
+					t.Errorf("something is queued: %+v", got)
+				}
 				has(t, s, SettlerStatus{Retried: s.Status().Retried, Dropped: 3})
 				m.say(nil)
 				if _, ok := s.Settle(Settlement{ID: "d"}, lease(time.Hour)); !ok {

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,9 @@ type Options struct {
 	// silence.
 	Logger *slog.Logger
 }
+
+// unknown reports whether a key has a tier that is not configured.
+func (o *Options) unknown(key auth.Key) bool { return key.Tier != "" && !o.Known(key.Tier) }
 
 // Ring holds the API keys. Its methods may be called concurrently. A nil *Ring has no
 // keys.
@@ -94,6 +98,21 @@ func (r *Ring) Lookup(id string) (auth.Key, bool) {
 	}
 	key, ok := (*r.keys.Load())[id]
 	return key, ok
+}
+
+// WithUnknownTier returns the ids, sorted, of the keys whose tier is not configured: they have
+// the budget of basic, whatever their owners believe.
+func (r *Ring) WithUnknownTier() (ids []string) {
+	if r == nil {
+		return nil
+	}
+	for id, key := range *r.keys.Load() {
+		if r.o.unknown(key) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // Len is how many keys there are.

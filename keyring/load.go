@@ -97,7 +97,7 @@ func (r *Ring) put(keys []auth.Key) (changes []any) {
 		} else if !equal(old, key) {
 			changed = append(changed, key.ID)
 		}
-		if key.Tier != "" && !r.o.Known(key.Tier) {
+		if r.o.unknown(key) {
 			strangers, tiers[key.Tier] = append(strangers, key.ID), true
 		}
 	}

@@ -60,9 +60,10 @@ type Options struct {
 
 	// Timeout bounds one attempt of an operation. An attempt that was not answered in
 	// time, or whose connection broke, is made once more, so that the whole operation
-	// takes up to twice as long. It is for operations that something waits for each
-	// time; all connections are kept open between them. 0: 200 ms bound the operation as
-	// a whole, with all its attempts.
+	// takes up to twice as long, 100 ms for one of 50 ms. In a cluster there can be more
+	// attempts in that time, because following a key counts as one. It is for operations
+	// that something waits for each time; all connections are kept open between them.
+	// 0: 200 ms bound the operation as a whole, with all its attempts.
 	//
 	// What needs another time-out than the rest should have a Conn of its own, with
 	// places and an outage of its own, so that neither starves the other.
@@ -166,7 +167,7 @@ func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 }
 
 // Set stores a value, which must not be empty, without expiry. One that takes
-// longer than the 200 ms to send counts as an outage: several MiB on a slow link.
+// longer than the 200 ms, or [Options].Timeout, to send counts as an outage: several MiB on a slow link.
 func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, stores, func(ctx context.Context, redis client) error {
 		return redis.Set(ctx, c.prefix+key, value, 0).Err()

@@ -20,7 +20,7 @@ type target struct {
 	username string
 	password string
 	database int
-	pace     pace
+	pace     pace // not of the URL: how long operations may take
 
 	masterName       string // sentinel mode
 	sentinelUsername string
