@@ -14,7 +14,10 @@ import (
 
 // Budgets are what calls are paid from. Every field is required.
 type Budgets struct {
-	Config  cost.Config
+	Config cost.Config
+
+	// Limiter is asked about each call, and answers within a fraction of a second: a
+	// caller who leaves does not end the question.
 	Limiter cost.Limiter
 
 	// Settle ends a reservation, whoever has left meanwhile. ok is false when that
@@ -41,12 +44,15 @@ type charge struct {
 	budgets    *Budgets
 	settlement cost.Settlement
 	lease      time.Time // until when it may be settled
-	decision   cost.Decision
+	estimate   int64     // what is held, or would have to be
+	ended      bool      // what the call did cost is known
 
-	ended   bool // it is settled, or there is nothing to settle
-	known   bool // balance is what is left after all of it
+	// The last that was heard of the budget. What is left in it is only what is left
+	// after this call when that is known; the limits hold in any case.
 	balance cost.Balance
-	event   BudgetEvent
+	known   bool
+
+	event BudgetEvent
 }
 
 // reserve holds the estimate of a call in its caller's budget. The error is the
@@ -80,19 +86,19 @@ func (c *core) reserve(ctx context.Context, in *call, tool *registry.RoutedTool,
 		return nil, nil
 	}
 	ch := &charge{
-		budgets: b, lease: lease, decision: decision, balance: decision.Balance,
+		budgets: b, lease: lease, estimate: decision.Estimate, balance: decision.Balance,
 		settlement: cost.Settlement{Account: account, ID: request.ID, Local: decision.Local},
 		event:      BudgetEvent{Metered: true, Violated: decision.Violated, Local: decision.Local},
 	}
 	switch {
 	case decision.Admitted:
 		ch.event.Reserved = decision.Estimate
-		return ch, nil
 	case refuses:
 		ch.ended, ch.event.Refused = true, true
 		return ch, exhausted(decision, limits)
+	default:
+		ch.known = true // nothing was taken, and nothing will be
 	}
-	ch.known = true // nothing was taken, and nothing will be
 	return ch, nil
 }
 
@@ -104,9 +110,12 @@ func (ch *charge) settle(units int64) {
 	}
 	ch.ended = true
 	ch.event.Charged = max(units, ch.settlement.Limits.MinCharge)
-	if ch.decision.Admitted {
-		ch.settlement.Actual = units
-		ch.balance, ch.known = ch.budgets.Settle(ch.settlement, ch.lease)
+	if ch.event.Reserved == 0 {
+		return
+	}
+	ch.settlement.Actual = units
+	if balance, ok := ch.budgets.Settle(ch.settlement, ch.lease); ok {
+		ch.balance, ch.known = balance, true
 	}
 }
 
@@ -121,41 +130,39 @@ func costOf(answer *upstream.Answer) int64 {
 
 // exhausted is the refusal of a call for which a budget has no room.
 func exhausted(d cost.Decision, limits cost.Limits) *failure {
-	text := "Budget exhausted: "
+	text := line("Budget exhausted: ")
 	if d.Never {
-		text += "this call can never pass, because it needs more than the hourly limit of " + decimal(d.HourLimit) + "; ask for less"
+		text = text.s("this call can never pass, because it needs more than the hourly limit of ").n(d.HourLimit).s("; ask for less")
 	} else {
-		text += "retry after " + retrySeconds(d.Wait) + " s"
+		text = text.s("retry after ").n(ceil(d.Wait, time.Second)).s(" s")
 	}
-	text += " (needs " + decimal(d.Estimate) + ", burst " + decimal(d.BurstRemaining) + " left, hour " + decimal(d.HourRemaining) + " left"
-	data := []byte{}
+	text = text.s(" (needs ").n(d.Estimate).s(", burst ").n(d.BurstRemaining).s(" left, hour ").n(d.HourRemaining).s(" left")
+
+	var data line
 	if !d.Never {
-		data = append(data, `"retryAfterMs":`...)
-		data = strconv.AppendInt(data, ceil(d.Wait, time.Millisecond), 10)
-		data = append(data, ',')
+		data = data.s(`"retryAfterMs":`).n(ceil(d.Wait, time.Millisecond)).s(",")
 	}
-	data = append(data, `"violated":[`...)
+	data = data.s(`"violated":[`)
 	for i, limit := range d.Violated {
 		switch limit {
 		case cost.InFlight:
-			text += ", at most " + decimal(limits.MaxInFlight) + " calls in flight"
+			text = text.s(", calls in flight: at most ").n(limits.MaxInFlight)
 		case cost.Requests:
-			text += ", at most " + decimal(limits.RequestsPerMinute) + " calls per minute"
+			text = text.s(", calls per minute: at most ").n(limits.RequestsPerMinute)
 		}
 		if i > 0 {
-			data = append(data, ',')
+			data = data.s(",")
 		}
-		data = jsonwire.AppendString(data, string(limit))
+		data = data.s(`"`).s(string(limit)).s(`"`)
 	}
-	data = append(data, `],"estimate":`+decimal(d.Estimate)+
-		`,"burst":{"limit":`+decimal(d.BurstLimit)+`,"remaining":`+decimal(d.BurstRemaining)+
-		`,"refillPerSecond":`+decimal(d.RefillPerSecond)+`,"fullSeconds":`+seconds(d.FullIn)+
-		`},"hour":{"limit":`+decimal(d.HourLimit)+`,"remaining":`+decimal(d.HourRemaining)...)
+	data = data.s(`],"estimate":`).n(d.Estimate).
+		s(`,"burst":{"limit":`).n(d.BurstLimit).s(`,"remaining":`).n(d.BurstRemaining).
+		s(`,"refillPerSecond":`).n(d.RefillPerSecond).s(`,"fullSeconds":`).n(ceil(d.FullIn, time.Second)).
+		s(`},"hour":{"limit":`).n(d.HourLimit).s(`,"remaining":`).n(d.HourRemaining)
 	if d.HourResetIn > 0 {
-		data = append(data, `,"resetSeconds":`+seconds(d.HourResetIn)...)
+		data = data.s(`,"resetSeconds":`).n(ceil(d.HourResetIn, time.Second))
 	}
-	f := &failure{kind: budgetExhausted, text: text + ")", data: append(data, '}'), retry: d.Wait}
-	f.header = make(http.Header, 5)
+	f := &failure{kind: budgetExhausted, text: string(text.s(")")), data: data.s("}"), retry: d.Wait, header: make(http.Header, 4)}
 	budgetHeaders(f.header, d.Balance, true)
 	return f
 }
@@ -163,14 +170,9 @@ func exhausted(d cost.Decision, limits cost.Limits) *failure {
 // headers add the caller's budget to an answer's header. When it is not known what is
 // left, they tell only the limits.
 func (ch *charge) headers(h http.Header) {
-	if ch == nil || h == nil {
-		return
+	if ch != nil && h != nil {
+		budgetHeaders(h, ch.balance, ch.known)
 	}
-	b := ch.decision.Balance // its limits are there in any case
-	if ch.known {
-		b = ch.balance
-	}
-	budgetHeaders(h, b, ch.known)
 }
 
 // budgetHeaders tell a budget in two families of headers: that of the IETF's draft
@@ -178,18 +180,23 @@ func (ch *charge) headers(h http.Header) {
 // as they are documented, whatever net/http would make of them.
 func budgetHeaders(h http.Header, b cost.Balance, known bool) {
 	window := (b.BurstLimit + b.RefillPerSecond - 1) / b.RefillPerSecond
-	h["RateLimit-Policy"] = []string{`"burst";q=` + decimal(b.BurstLimit) + `;w=` + decimal(window) + `;qu="cost", "hour";q=` + decimal(b.HourLimit) + `;w=3600;qu="cost"`}
+	values := make([]string, 4) // of all headers, in one piece of memory
+	add := func(name string, value line) {
+		values[0] = string(value)
+		h[name], values = values[:1:1], values[1:]
+	}
+	room := make(line, 0, 96)
+	add("RateLimit-Policy", room.s(`"burst";q=`).n(b.BurstLimit).s(";w=").n(window).s(`;qu="cost", "hour";q=`).n(b.HourLimit).s(`;w=3600;qu="cost"`))
 	if !known {
 		return
 	}
-	burst, hour := decimal(b.BurstRemaining), decimal(b.HourRemaining)
-	limit := `"burst";r=` + burst + `, "hour";r=` + hour
+	limit := room.s(`"burst";r=`).n(b.BurstRemaining).s(`, "hour";r=`).n(b.HourRemaining)
 	if b.HourResetIn > 0 {
-		limit += ";t=" + seconds(b.HourResetIn)
+		limit = limit.s(";t=").n(ceil(b.HourResetIn, time.Second))
 	}
-	h["RateLimit"] = []string{limit}
-	h["X-Agent-Budget-Burst-Remaining"] = []string{burst}
-	h["X-Agent-Budget-Hour-Remaining"] = []string{hour}
+	add("RateLimit", limit)
+	add("X-Agent-Budget-Burst-Remaining", room.n(b.BurstRemaining))
+	add("X-Agent-Budget-Hour-Remaining", room.n(b.HourRemaining))
 }
 
 // meta is the budget as a member of the result's _meta, because SDKs drop headers.
@@ -198,17 +205,21 @@ func (ch *charge) meta() (member jsonwire.Member, ok bool) {
 	if ch == nil {
 		return member, false
 	}
-	value := []byte(`{"estimated":` + decimal(ch.decision.Estimate) + `,"charged":` + decimal(ch.event.Charged))
+	value := make(line, 0, 128).s(`{"estimated":`).n(ch.estimate).s(`,"charged":`).n(ch.event.Charged)
 	if ch.known {
-		value = append(value, `,"burstRemaining":`+decimal(ch.balance.BurstRemaining)+`,"hourRemaining":`+decimal(ch.balance.HourRemaining)...)
+		value = value.s(`,"burstRemaining":`).n(ch.balance.BurstRemaining).s(`,"hourRemaining":`).n(ch.balance.HourRemaining)
 	}
-	return jsonwire.Member{Name: "tollgate/cost", Value: append(value, '}')}, true
+	return jsonwire.Member{Name: "tollgate/cost", Value: value.s("}")}, true
 }
 
-// seconds rounds up, as everything that says when to come back.
-func seconds(d time.Duration) string { return decimal(ceil(d, time.Second)) }
+// A line is text that grows by its ends: s appends a text, n a number.
+type line []byte
 
-// ceil is d in units, rounded up; d is not negative.
+func (l line) s(text string) line { return append(l, text...) }
+func (l line) n(n int64) line     { return strconv.AppendInt(l, n, 10) }
+
+// ceil is d in units, rounded up, as everything that says when to come back. d is not
+// negative.
 func ceil(d, unit time.Duration) int64 {
 	n := int64(d / unit)
 	if d%unit != 0 {
@@ -216,5 +227,3 @@ func ceil(d, unit time.Duration) int64 {
 	}
 	return n
 }
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }

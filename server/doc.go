@@ -8,6 +8,8 @@
 //   - errors.go is the one table from an error to what a caller sees.
 //   - core.go answers tools/list and tools/call from ONE snapshot. The pipeline
 //     of a call is straight code, readable from top to bottom.
+//   - caller.go says who calls, budget.go what the call may spend and did cost,
+//     state.go what it keeps until the next one.
 //   - observe.go tells an Observer how each call ended; trace.go is the span of a
 //     request, from its message to its answer, when there is a Tracer.
 //   - route.go keeps one long-lived mcp.Server per route and its tool table,
@@ -22,9 +24,7 @@
 //   - server.go puts it together.
 //
 // The doors differ in parsing and framing only. Host, Origin and CORS are
-// checked before this package sees a request, by tollgate/transport. Places of
-// what does not exist yet (auth in http.go; handles and cost in core.go) are
-// marked in the straight line; nothing else prepares for it.
+// checked before this package sees a request, by tollgate/transport.
 //
 // The MCP Go SDK does the protocol's bookkeeping (sessions, versions,
 // subscriptions, framing of answers). It never sees a tool's arguments, an

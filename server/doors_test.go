@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tollgate/cost"
 	"tollgate/registry"
 )
 
@@ -161,6 +162,15 @@ var doorCases = []doorCase{
 		}
 	}},
 
+	// What it may spend.
+	{name: "a metered call", body: request("tools/call", `"name":"claims.echo"`), setup: meters(300)},
+	{name: "a metered call that fails", body: request("tools/call", `"name":"claims.status","arguments":{"status":503}`), setup: meters(300)},
+	{name: "a budget that has no room", body: request("tools/call", `"name":"claims.echo"`), setup: meters(0)},
+	{name: "budgets that cannot be asked for", body: request("tools/call", `"name":"claims.echo"`), setup: func(g *gateway) {
+		meters(300)(g)
+		g.core.budgets.Limiter.(*fakeBudgets).away = io.ErrNoProgress
+	}},
+
 	// What the gateway refuses: calls.md §4.
 	{name: "unknown tool", body: request("tools/call", `"name":"claims.nope","arguments":{}`)},
 	{name: "unknown tool with a long name", body: request("tools/call", `"name":"`+strings.Repeat("é", 300)+`"`)},
@@ -247,6 +257,19 @@ func manyMembers(n int) string {
 		fmt.Fprintf(&b, `,"x%d":0`, i)
 	}
 	return b.String()
+}
+
+// meters makes everybody pay from a budget with so many units in its bucket.
+func meters(left int64) func(*gateway) {
+	return func(g *gateway) {
+		f := newFakeBudgets()
+		f.config.Enforce, f.config.Tiers = cost.EnforceAlways, map[string]cost.Tier{cost.BasicTier: testTiers["burst"]}
+		limits, _ := f.config.Limits(cost.BasicTier)
+		spent := cost.Account{Principal: cost.Anonymous, Limits: limits}
+		f.of(cost.Anonymous).Reserve(f.now, cost.Request{Account: spent, ID: "spent", Estimate: 300, Lease: time.Hour})
+		f.of(cost.Anonymous).Settle(f.now, cost.Settlement{Account: spent, ID: "spent", Actual: 300 - left})
+		g.core.budgets = f.options()
+	}
 }
 
 // answers makes the Tool Service answer two tools like this.

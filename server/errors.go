@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -176,7 +175,7 @@ func (f *failure) setHeaders(h http.Header) {
 
 // retrySeconds rounds up: a client that comes back too early is refused again.
 func retrySeconds(d time.Duration) string {
-	return strconv.Itoa(int(math.Ceil(d.Seconds())))
+	return strconv.FormatInt(ceil(d, time.Second), 10)
 }
 
 // fail makes a failure from a format.

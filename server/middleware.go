@@ -164,8 +164,10 @@ func (rt *route) answerCall(ctx context.Context, d *door, caller Caller, req *mc
 	if d.http != nil {
 		c.arguments = d.http.msg.param("arguments")
 		c.mirrored = c.modern
-		d.http.header = make(http.Header, 4)
-		c.reply = d.http.header
+		if rt.s.core.budgets != nil {
+			d.http.header = make(http.Header, 4)
+			c.reply = d.http.header
+		}
 	}
 	result, err := rt.s.core.call(ctx, c)
 	if err != nil {

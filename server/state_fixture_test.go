@@ -47,14 +47,18 @@ func testKeys(t testing.TB, id string) *handle.Keys {
 	return keys
 }
 
+// withStates lets a gateway serve tools with state.
+func withStates(t testing.TB, store *fakeStore) func(*Options) {
+	return func(o *Options) {
+		o.Signed = handle.NewSigned(testKeys(t, "k1"), 1024)
+		o.Stored = handle.NewStored(store)
+	}
+}
+
 func newStateGateway(t testing.TB, change ...func(*Options)) *stateGateway {
 	t.Helper()
 	g := &stateGateway{store: &fakeStore{}}
-	usual := func(o *Options) {
-		o.Signed = handle.NewSigned(testKeys(t, "k1"), 1024)
-		o.Stored = handle.NewStored(g.store)
-	}
-	g.gateway = newGateway(t, append([]func(*Options){usual}, change...)...)
+	g.gateway = newGateway(t, append([]func(*Options){withStates(t, g.store)}, change...)...)
 	g.log.level.Set(slog.LevelDebug)
 	tools := g.tools(readFile(t, "testdata/manifest.json"))
 	for _, mode := range modes {

@@ -29,7 +29,8 @@ var update = flag.Bool("update", false, "rewrite the transcripts below testdata"
 
 // TestHTTPTranscripts plays the requests of testdata/http/*.txtar and compares
 // the answers byte for byte. Each archive has its own gateway; "registry down"
-// in its comment makes the registry unavailable, "tools with state" adds such.
+// in its comment makes the registry unavailable, "tools with state" adds such,
+// "metered callers" have budgets on a clock that stands still.
 //
 // A request is its first line, headers, an empty line, a body. The line
 // "@modern METHOD [NAME]" stands for the headers a modern client sends, $META in
@@ -42,6 +43,9 @@ func TestHTTPTranscripts(t *testing.T) {
 			g := newGateway(t)
 			if strings.Contains(string(archive.Comment), "tools with state") {
 				g = newStateGateway(t).gateway
+			}
+			if strings.Contains(string(archive.Comment), "metered callers") {
+				g = newBudgetGateway(t).gateway
 			}
 			g.routes.snapshots["bare"] = nil // declared, but nothing was ever fetched
 			if strings.Contains(string(archive.Comment), "registry down") {
@@ -69,7 +73,13 @@ func TestStdioTranscripts(t *testing.T) {
 			archive := parseArchive(t, file)
 			played := slices.Clone(archive.Files)
 			for i, f := range played {
-				played[i].Data = newGateway(t).playLines(f.Data)
+				g, peer := newGateway(t), Peer{Header: http.Header{"Employee-No": {"e1"}}}
+				if strings.Contains(string(archive.Comment), "metered callers") {
+					// A file is named after its caller.
+					g = newBudgetGateway(t).gateway
+					peer.Authenticate = func() (Caller, error) { return named(f.Name), nil }
+				}
+				played[i].Data = g.playLines(peer, f.Data)
 			}
 			compareArchive(t, file, archive, played)
 		})
@@ -191,9 +201,9 @@ func steady(answer []byte) []byte {
 }
 
 // playLines plays a session over frames.
-func (g *gateway) playLines(script []byte) []byte {
+func (g *gateway) playLines(peer Peer, script []byte) []byte {
 	g.t.Helper()
-	client := g.connect(http.Header{"Employee-No": {"e1"}})
+	client := g.connectAs(peer)
 	var b bytes.Buffer
 	for line := range strings.Lines(string(script)) {
 		line, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "> ")
@@ -231,10 +241,12 @@ type frameClient struct {
 }
 
 // connect opens a session on claims.
-func (g *gateway) connect(header http.Header) *frameClient {
+func (g *gateway) connect(header http.Header) *frameClient { return g.connectAs(Peer{Header: header}) }
+
+func (g *gateway) connectAs(peer Peer) *frameClient {
 	c := &frameClient{t: g.t, pipe: newPipe(), done: make(chan error, 1)}
 	c.pipe.out = make(chan []byte, 1000) // a client that reads everything
-	go func() { c.done <- g.ServeFrames(g.t.Context(), "claims", c.pipe, Peer{Header: header}) }()
+	go func() { c.done <- g.ServeFrames(g.t.Context(), "claims", c.pipe, peer) }()
 	g.t.Cleanup(c.pipe.close)
 	return c
 }
