@@ -90,12 +90,12 @@ func tryStates(ctx context.Context, keeper handle.Keeper) error {
 // for an hour.
 func tryBudgets(ctx context.Context, limiter cost.Limiter) error {
 	limits, _ := cost.DefaultConfig().Limits(cost.BasicTier)
-	nobody := cost.Account{Principal: "check", Limits: limits} // no caller's has this form
+	account := cost.Account{Principal: "check", Limits: limits} // no caller's principal has this form
 	id := cost.NewID()
-	if _, err := limiter.Reserve(ctx, cost.Request{Account: nobody, ID: id, Estimate: 1, Lease: time.Second}); err != nil {
+	if _, err := limiter.Reserve(ctx, cost.Request{Account: account, ID: id, Estimate: 1, Lease: time.Second}); err != nil {
 		return err
 	}
-	_, err := limiter.Settle(ctx, cost.Settlement{Account: nobody, ID: id})
+	_, err := limiter.Settle(ctx, cost.Settlement{Account: account, ID: id})
 	return err
 }
 

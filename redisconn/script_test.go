@@ -432,7 +432,7 @@ func TestScriptsThatAreRefused(t *testing.T) {
 	}{
 		{"no right to EVALSHA", user("+getrange", "+set", "+del"), KindAuth, "NOPERM"},
 		{"no right to EVAL", user("+getrange", "+set", "+del", "+evalsha"), KindAuth, "NOPERM"},
-		{"no right to a command in the script", user("+set", "+evalsha", "+eval"), KindProtocol, "ERR"},
+		{"no right to a command in the script", user("+set", "+evalsha", "+eval"), KindAuth, "NOPERM"},
 		{"EVALSHA was removed", append(user("+@all"), "--rename-command", "EVALSHA", ""), KindProtocol, "ERR"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
