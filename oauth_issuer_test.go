@@ -90,6 +90,36 @@ func TestTheIssuerIsAwayAtTheStart(t *testing.T) {
 	}
 }
 
+// TestTheIssuerNeedsNoMentionAmongAllowedHosts: it has been named already. Keys that
+// are somewhere else have not, and the log says that this is why.
+func TestTheIssuerNeedsNoMentionAmongAllowedHosts(t *testing.T) {
+	for name, test := range map[string]struct {
+		host, keysHost string
+		allowed        string
+		blocked        bool
+	}{
+		"the issuer":                 {"localhost", "localhost", "tools.example", false},
+		"keys elsewhere":             {"127.0.0.1", "localhost", "tools.example", true},
+		"keys elsewhere, as allowed": {"127.0.0.1", "localhost", "tools.example, localhost", false},
+		"keys elsewhere, if any may": {"127.0.0.1", "localhost", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			issuer := startAuthServer(t, ecIssuerKey(t, "k1"))
+			issuer.host, issuer.keysHost = test.host, test.keysHost
+			g := guarded(t, requires("", issuer.issuer()), "upstream: {allowedHosts: ["+test.allowed+"]}")
+			a := g.list(t, true, "plant", bearer(issuer.token(t, resourceOf("plant")).Access)...)
+			if !test.blocked {
+				a.wantGood(t)
+				return
+			}
+			wantIssuerAway(t, a)
+			if lines := g.warnings("OAuth issuer"); len(lines) != 1 || !strings.Contains(lines[0], `"kind":"blocked"`) {
+				t.Errorf("the log warns %q", lines)
+			}
+		})
+	}
+}
+
 // wantIssuerAway checks the answer to a token that cannot be judged now.
 func wantIssuerAway(t testing.TB, a answer) {
 	t.Helper()

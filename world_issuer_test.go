@@ -28,8 +28,10 @@ import (
 // keys, and a token endpoint for client credentials and refresh tokens, which wants
 // to know the resource (RFC 8707) and puts it into aud.
 type authServer struct {
-	t    testing.TB
-	addr string // host:port; stays the same while the server is down
+	t        testing.TB
+	port     int    // stays the same while the server is down
+	host     string // in its name
+	keysHost string // where it says that its keys are
 
 	mu        sync.Mutex
 	server    *http.Server // nil: down
@@ -50,23 +52,29 @@ const (
 // startAuthServer starts one that signs with the key and publishes it.
 func startAuthServer(t testing.TB, key issuerKey) *authServer {
 	t.Helper()
-	s := &authServer{t: t, signs: key, published: []issuerKey{key}, sessions: map[string]session{}}
 	port, err := redistest.FreePort("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.addr = fmt.Sprintf("127.0.0.1:%d", port)
+	s := &authServer{
+		t: t, port: port, host: "127.0.0.1", keysHost: "127.0.0.1",
+		signs: key, published: []issuerKey{key}, sessions: map[string]session{},
+	}
 	s.start()
 	t.Cleanup(s.stop)
 	return s
 }
 
 // issuer is its name: one with a path, as many have.
-func (s *authServer) issuer() string { return "http://" + s.addr + "/realms/plants" }
+func (s *authServer) issuer() string { return s.at(s.host) }
+
+func (s *authServer) at(host string) string {
+	return fmt.Sprintf("http://%s:%d/realms/plants", host, s.port)
+}
 
 func (s *authServer) start() {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", s.addr)
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -105,7 +113,7 @@ func (s *authServer) serve(w http.ResponseWriter, r *http.Request) {
 	switch path, _ := strings.CutPrefix(r.URL.Path, "/realms/plants"); path {
 	case "/.well-known/openid-configuration":
 		answer(200, map[string]any{
-			"issuer": s.issuer(), "jwks_uri": s.issuer() + "/certs", "token_endpoint": s.issuer() + "/token",
+			"issuer": s.issuer(), "jwks_uri": s.at(s.keysHost) + "/certs", "token_endpoint": s.issuer() + "/token",
 			"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"}, // no matter what it says here
 		})
 	case "/certs":
