@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -117,6 +118,20 @@ func TestTheIssuerNeedsNoMentionAmongAllowedHosts(t *testing.T) {
 				t.Errorf("the log warns %q", lines)
 			}
 		})
+	}
+}
+
+// TestTheIssuersCertificateIsChecked: against the roots the operator gives.
+func TestTheIssuersCertificateIsChecked(t *testing.T) {
+	issuer := startAuthServer(t, ecIssuerKey(t, "k1"))
+	caFile := issuer.overTLS()
+	token := issuer.signs.sign(t, issuer.claims(resourceOf("plant")))
+	known := guarded(t, requires("", issuer.issuer()), fmt.Sprintf("upstream: {caFile: %q}", caFile))
+	known.list(t, true, "plant", bearer(token)...).wantGood(t)
+	unknown := guarded(t, requires("", issuer.issuer()))
+	wantIssuerAway(t, unknown.list(t, true, "plant", bearer(token)...))
+	if lines := unknown.warnings("OAuth issuer"); len(lines) != 1 || !strings.Contains(lines[0], `"kind":"unreachable"`) {
+		t.Errorf("the log warns %q", lines)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 func TestAccessTokens(t *testing.T) {
 	key := rsaIssuerKey(t, "k1")
 	issuer := startAuthServer(t, key)
-	g := guarded(t, requires("", issuer.issuer()))
+	collector := newTraceCollector(t)
+	g := guarded(t, requires("", issuer.issuer()), fmt.Sprintf("telemetry: {otlpEndpoint: %q}", collector.url))
 
 	plant := resourceOf("plant")
 	claims := func(changes ...any) map[string]any { return issuer.claims(plant, changes...) }
@@ -111,6 +113,9 @@ func TestAccessTokens(t *testing.T) {
 	}
 	secrets.search(t, "the log", inLog, g.stderr.text())
 	secrets.search(t, "the metrics", inView, g.management(t, "GET", "/metrics").body)
+	g.signal(t, syscall.SIGINT)
+	g.wait(t)
+	secrets.search(t, "the traces", inTrace, collector.received())
 }
 
 // TestARefreshedTokenKeepsItsBudget: the budget is the connection's, however many

@@ -8,11 +8,14 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +32,10 @@ import (
 // to know the resource (RFC 8707) and puts it into aud.
 type authServer struct {
 	t        testing.TB
-	port     int    // stays the same while the server is down
-	host     string // in its name
-	keysHost string // where it says that its keys are
+	port     int              // stays the same while the server is down
+	host     string           // in its name
+	keysHost string           // where it says that its keys are
+	tls      *httptest.Server // nil: plain
 
 	mu        sync.Mutex
 	server    *http.Server // nil: down
@@ -69,7 +73,20 @@ func startAuthServer(t testing.TB, key issuerKey) *authServer {
 func (s *authServer) issuer() string { return s.at(s.host) }
 
 func (s *authServer) at(host string) string {
+	if s.tls != nil {
+		return s.tls.URL + "/realms/plants"
+	}
 	return fmt.Sprintf("http://%s:%d/realms/plants", host, s.port)
+}
+
+// overTLS moves it behind TLS, on another port, and returns the file with the
+// certificate that vouches for it.
+func (s *authServer) overTLS() (caFile string) {
+	s.tls = httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	s.t.Cleanup(s.tls.Close)
+	caFile = filepath.Join(s.t.TempDir(), "ca.pem")
+	writeFile(s.t, caFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.tls.Certificate().Raw})))
+	return caFile
 }
 
 func (s *authServer) start() {
