@@ -17,7 +17,7 @@ var arrows = map[string]struct {
 	reason string
 }{
 	"": {
-		may:    []string{"config", "cost", "fixtures", "jsonwire", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
+		may:    []string{"config", "cost", "fixtures", "jsonwire", "keyring", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
@@ -42,6 +42,10 @@ var arrows = map[string]struct {
 	},
 	"jsonwire": {
 		reason: "every package reads JSON through it, so it can depend on none of them",
+	},
+	"keyring": {
+		may:    []string{"config", "transport/auth"},
+		reason: "the keyring keeps up with a file and hands on its keys; what a key opens, and what a tier is, is told it by whoever makes it",
 	},
 	"redisconn": {
 		reason: "a connection does not know what is kept behind it; who keeps something there sees an interface of its own",
@@ -69,8 +73,8 @@ var arrows = map[string]struct {
 		reason: "a handle is a few bytes and a key; what can be known of tools, callers and stores without importing them keeps it testable to the last byte",
 	},
 	"server/management": {
-		may:    []string{"jsonwire", "registry", "server/handle"},
-		reason: "the operator's view reads states and asks for refreshes; it has no part in answering MCP",
+		may:    []string{"cost", "jsonwire", "registry", "server/handle"},
+		reason: "the operator's view reads states and balances and asks for refreshes; it has no part in answering MCP",
 	},
 	"server/upstream": {
 		may:    []string{"jsonwire", "registry", "registry/schema"},

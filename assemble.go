@@ -9,6 +9,7 @@ import (
 
 	"tollgate/config"
 	"tollgate/fixtures"
+	"tollgate/keyring"
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server"
@@ -24,6 +25,7 @@ type purpose struct {
 	only   registry.RouteKey // the one route it is about; "" is all of them
 	serves bool              // it serves agents, rather than looks at something once
 	alone  bool              // whoever it serves has no other gateway
+	reload <-chan os.Signal  // has the API keys read anew; nil: nothing does
 }
 
 // parts are a gateway without a door: what every command that serves or calls
@@ -34,8 +36,9 @@ type parts struct {
 	demo     *fixtures.Demo // nil without --fixtures
 	upstream *upstream.Client
 	auth     *auth.Authenticator
+	keys     *keyring.Ring
 	redis    *redisconn.Conn // nil without Redis
-	budgets  *server.Budgets // nil: nothing is metered
+	budgets  metering
 	states   stateKeeping
 	registry *registry.Registry
 	server   *server.Server
@@ -81,6 +84,9 @@ func assemble(s source, what purpose, log *slog.Logger) (*parts, error) {
 func (p *parts) start() {
 	p.registry.OnChange(p.routeChanged)
 	p.registry.Start()
+	if p.purpose.serves {
+		p.budgets.start()
+	}
 }
 
 // newParts makes the parts and finds everything that is wrong with their
@@ -94,14 +100,8 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	var apiKeys []auth.Key
-	if c.Auth.KeysFile != "" {
-		if apiKeys, err = config.ReadAPIKeys(c.Auth.KeysFile); err != nil {
-			return nil, err
-		}
-	}
 	p := &parts{purpose: what, config: c}
-	if err := p.fill(s.Fixtures, keys, apiKeys, log); err != nil {
+	if err := p.fill(s.Fixtures, keys, log); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func newParts(s source, what purpose, log *slog.Logger) (*parts, error) {
 
 // fill makes the parts in the order in which they need each other. After an
 // error, those made so far are to be closed.
-func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, log *slog.Logger) (err error) {
+func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (err error) {
 	if demo.on {
 		if p.demo, err = fixtures.Start(fixtures.Options{Dir: demo.dir, Logger: log}); err != nil {
 			return err
@@ -122,7 +122,9 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, l
 	if err = p.openRedis(log); err != nil {
 		return err
 	}
-	p.openBudgets()
+	if err = p.openBudgets(log); err != nil {
+		return err
+	}
 	p.keepStates(keys, log)
 	if err = p.observe(log); err != nil {
 		return err
@@ -131,7 +133,7 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, l
 	if err != nil {
 		return err
 	}
-	if err = p.openAuth(apiKeys, log); err != nil {
+	if err = p.openAuth(log); err != nil {
 		return err
 	}
 	p.registry, err = registry.New(registry.Options{
@@ -155,7 +157,7 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, apiKeys []auth.Key, l
 		Version:         version,
 		CacheScope:      p.cacheScope(),
 		Authenticator:   authenticator{p.auth},
-		Budgets:         p.budgets,
+		Budgets:         p.budgets.of(c.Cost),
 		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
 		Drain:           c.Transport.Shutdown.Drain,
 		Signed:          p.states.signed,
@@ -178,6 +180,7 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 			return management.Ready(s, p.registry, p.draining.Load()).Status == management.Up
 		},
 		Redis:    p.redisGauge(),
+		Budgets:  p.budgetState(),
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 		Dropped:  func() (uint64, bool) { return p.tracing.Dropped() },
 	})
@@ -222,6 +225,8 @@ func (p *parts) close() {
 	if p.registry != nil {
 		p.registry.Close()
 	}
+	p.keys.Close()
+	p.budgets.close()
 	if p.redis != nil {
 		p.redis.Close()
 	}

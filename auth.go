@@ -9,21 +9,31 @@ import (
 	"os"
 	"strings"
 
+	"tollgate/keyring"
 	"tollgate/registry"
 	"tollgate/server"
 	"tollgate/transport"
 	"tollgate/transport/auth"
 )
 
-// openAuth makes what finds out who calls.
-func (p *parts) openAuth(keys []auth.Key, log *slog.Logger) (err error) {
+// openAuth makes what finds out who calls, and keeps it up with the file of API keys.
+func (p *parts) openAuth(log *slog.Logger) (err error) {
 	c := p.config.Auth
 	p.auth, err = auth.New(auth.Options{
 		Config:    c,
 		Name:      p.config.Identity,
-		Keys:      keys,
 		Transport: p.upstream.Transport(hostOf(c.OAuth.Issuer)...),
 		Logger:    log,
+	})
+	if err != nil {
+		return err
+	}
+	p.keys, err = keyring.Open(keyring.Options{
+		Path:     c.KeysFile,
+		Known:    func(tier string) bool { _, known := p.config.Cost.Limits(tier); return known },
+		OnChange: p.auth.SetKeys,
+		Reload:   p.purpose.reload,
+		Logger:   log,
 	})
 	return err
 }

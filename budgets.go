@@ -2,23 +2,96 @@ package main
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	"tollgate/cost"
+	"tollgate/redisconn"
 	"tollgate/server"
 )
 
-// openBudgets makes what calls are paid from; nothing, if they are not metered.
-func (p *parts) openBudgets() {
-	if !p.config.Cost.Enabled {
-		return
+const (
+	// budgetTimeout bounds one attempt to ask Redis about a budget: every call waits
+	// for it.
+	budgetTimeout = 50 * time.Millisecond
+
+	// settleAtLast bounds how long the last settlements may take when a process ends.
+	settleAtLast = time.Second
+)
+
+// metering is what calls are paid from. The zero value meters nothing.
+type metering struct {
+	limiter cost.Limiter // nil: nothing is metered
+	settler *cost.Settler
+
+	// With Redis.
+	redis    *redisconn.Conn // of its own: what is slow elsewhere does not keep calls waiting
+	fallback *cost.Fallback
+
+	log    *slog.Logger
+	asking sync.WaitGroup // about eviction
+}
+
+// openBudgets makes what calls are paid from. Replicas share budgets in Redis; without
+// one, each process counts for itself. The demo has no Redis.
+func (p *parts) openBudgets(log *slog.Logger) (err error) {
+	m, c := &p.budgets, p.config
+	m.log = log
+	switch {
+	case !c.Cost.Enabled:
+		return nil
+	case p.redis == nil:
+		m.limiter = cost.NewMemory()
+	default:
+		m.redis, err = redisconn.Open(redisconn.Options{
+			Config: c.Redis, Timeout: budgetTimeout, Logger: log.With("for", "budgets"),
+			OnRecovery: m.warnOfEviction,
+		})
+		if err != nil {
+			return err
+		}
+		m.fallback = cost.NewFallback(cost.NewRedis(m.redis), c.Cost, log)
+		m.limiter = m.fallback
 	}
-	memory := cost.NewMemory()
-	p.budgets = &server.Budgets{
-		Config: p.config.Cost, Limiter: memory,
-		Settle: func(st cost.Settlement, _ time.Time) (cost.Balance, bool) {
-			b, err := memory.Settle(context.Background(), st)
-			return b, err == nil
-		},
+	m.settler = cost.NewSettler(m.limiter, log)
+	return nil
+}
+
+// of is the server's part of it; nil when nothing is metered.
+func (m *metering) of(c cost.Config) *server.Budgets {
+	if m.limiter == nil {
+		return nil
 	}
+	return &server.Budgets{Config: c, Limiter: m.limiter, Settle: m.settler.Settle}
+}
+
+// start asks what Redis does when its memory is full. When it is away just now, it is
+// asked when it is back.
+func (m *metering) start() {
+	if m.redis != nil {
+		m.asking.Go(m.warnOfEviction)
+	}
+}
+
+// warnOfEviction tells of a Redis that throws keys away when its memory is full: who
+// had spent a budget would have a fresh one.
+func (m *metering) warnOfEviction() {
+	policy, err := m.redis.EvictionPolicy(context.Background())
+	if err == nil && policy != "" && policy != "noeviction" {
+		m.log.Warn("Redis may throw budgets away when its memory is full, and whoever has spent his gets a fresh one; set maxmemory-policy to noeviction", "policy", policy)
+	}
+}
+
+// close settles what is left to settle and ends what runs in the background.
+func (m *metering) close() {
+	if m.settler != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), settleAtLast)
+		defer cancel()
+		m.settler.Close(ctx)
+	}
+	if m.redis != nil {
+		m.redis.Close()
+	}
+	m.asking.Wait()
 }

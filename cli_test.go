@@ -94,12 +94,13 @@ func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 // TestSwitchesHaveNoEnvironmentVariable: their variables would have the names of
 // settings, and one set for another purpose must not break a command.
 func TestSwitchesHaveNoEnvironmentVariable(t *testing.T) {
-	env := []string{"TOLLGATE_PORTAL=http://portal.example", "TOLLGATE_JSON=pretty", "TOLLGATE_LIVE=x", "TOLLGATE_VERSION=1.2", "TOLLGATE_ID=a b"}
+	env := []string{"TOLLGATE_PORTAL=http://portal.example", "TOLLGATE_JSON=pretty", "TOLLGATE_LIVE=x", "TOLLGATE_VERSION=1.2", "TOLLGATE_ID=a b", "TOLLGATE_TIER=a b", "TOLLGATE_USER=a b", "TOLLGATE_ROUTE=a b"}
 	for _, c := range []command{
 		{args: []string{"lint", "-"}, stdin: goodManifest},
 		{args: []string{"tools", "--fixtures", "--route", "plant"}},
 		{args: []string{"check", "--fixtures"}},
 		{args: []string{"key", "handle"}},
+		{args: []string{"key", "api", "--id", "a"}},
 	} {
 		c.env = env
 		if o := c.run(t); o.code != 0 {

@@ -28,7 +28,7 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		}
 		p.close()
 		fmt.Fprintln(std.out, "configuration ok")
-		p.states.printKeys(std.out)
+		p.printKeys(std.out)
 		return nil
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -50,11 +50,22 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		return err
 	}
 	failed := (&liveReport{to: std.out}).print(status, redis)
-	p.states.printKeys(std.out)
+	p.printKeys(std.out)
 	if failed {
 		return errFailedCheck
 	}
 	return nil
+}
+
+// printKeys shows what is known of keys: who may call, and how handles are signed.
+func (p *parts) printKeys(to io.Writer) {
+	if p.config.Auth.KeysFile != "" {
+		fmt.Fprintf(to, "API keys: %d\n", p.keys.Len())
+	}
+	if ids := p.keys.WithUnknownTier(); ids != nil {
+		fmt.Fprintln(to, "warning: the tiers of these API keys are not configured, so that their budget is that of basic: "+strings.Join(atMost(ids), ", "))
+	}
+	p.states.printKeys(to)
 }
 
 // printKeys shows the fingerprints of the operator's keys, so that those of replicas

@@ -8,6 +8,7 @@ import (
 
 // keyCmd makes keys.
 type keyCmd struct {
+	API    keyAPICmd    `cmd:"" name:"api" help:"Make an API key for a caller: the key on standard output, its entry for the file of auth.keysFile on standard error."`
 	Handle keyHandleCmd `cmd:"" help:"Make a key that signs state handles: one for all replicas, as TOLLGATE_HANDLE_KEYS or in the file of handles.keysFile."`
 }
 

@@ -35,7 +35,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	if err := c.apply(config.Default()); err != nil {
 		return err // whatever the file says
 	}
-	p, err := newParts(c.source, purpose{serves: true}, log)
+	p, err := newParts(c.source, purpose{serves: true, reload: reloadSignals()}, log)
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,14 @@ func unlessHurried(second <-chan struct{}, closing func()) {
 	case <-closed:
 	case <-second:
 	}
+}
+
+// reloadSignals are those that have the API keys read anew. From now on they do
+// nothing else: a process that serves does not hang up.
+func reloadSignals() <-chan os.Signal {
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	return hangUps
 }
 
 // leaveSignals listens for the signals that ask to leave: the first starts the

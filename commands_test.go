@@ -25,6 +25,7 @@ func TestTheCommandsOfOperationsWork(t *testing.T) {
 		for line := range strings.Lines(block.lines) {
 			ran++
 			line = strings.ReplaceAll(strings.TrimSpace(line), "http://127.0.0.1:9090", g.operator)
+			line = strings.ReplaceAll(line, budgetShown, "/actuator/budgets/anonymous")
 			out := shell(t, "set -o pipefail; "+line)
 			if out == "" || strings.Contains(out, `"error"`) {
 				t.Errorf("this does not do what the document says:\n%s\n%s", line, out)
@@ -39,6 +40,31 @@ func TestTheCommandsOfOperationsWork(t *testing.T) {
 	}
 	if ran < 8 {
 		t.Errorf("found %d commands; the document has more", ran)
+	}
+}
+
+// budgetShown is the budget that documents ask for. The caller is theirs.
+const budgetShown = "/actuator/budgets/key:42"
+
+var logCommand = regexp.MustCompile(`(?m)^jq -r .*tollgate\.log.*$`)
+
+// TestTheLogTellsWhoIsRefused runs the command that looks for callers in the log.
+func TestTheLogTellsWhoIsRefused(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("jq is not installed")
+	}
+	commands, dir := logCommand.FindAllString(readText(t, "docs", "operations.md"), -1), t.TempDir()
+	if len(commands) != 1 {
+		t.Fatalf("the document has the commands %q", commands)
+	}
+	line := func(principal, outcome string) string {
+		return `{"level":"INFO","msg":"call","route":"claims","principal":"` + principal + `","outcome":"` + outcome + `"}` + "\n"
+	}
+	writeFile(t, filepath.Join(dir, "tollgate.log"), `{"level":"INFO","msg":"listening"}`+"\n"+line("a4bdca75b17c", "budget_exhausted")+
+		line("2f183a4e6449", "ok")+line("2f183a4e6449", "budget_exhausted")+line("a4bdca75b17c", "budget_exhausted"))
+	out := strings.Fields(shell(t, "cd "+dir+"; "+commands[0]))
+	if want := []string{"2", "a4bdca75b17c", "1", "2f183a4e6449"}; !slices.Equal(out, want) {
+		t.Errorf("got %v, want %v", out, want)
 	}
 }
 
@@ -99,7 +125,7 @@ func TestTheRedisCommandsOfOperationsWork(t *testing.T) {
 
 var aclCommand = regexp.MustCompile("(?m)^ACL SETUSER (.*)$")
 
-var managementPath = regexp.MustCompile("(?:/actuator|/debug|/metrics)[A-Za-z0-9/{}_.-]*")
+var managementPath = regexp.MustCompile("(?:/actuator|/debug|/metrics)[A-Za-z0-9/{}_.:-]*")
 
 // TestDocumentsNameManagementPathsThatExist asks a gateway for every path of the
 // management listener that a document names.
@@ -113,7 +139,10 @@ func TestDocumentsNameManagementPathsThatExist(t *testing.T) {
 	var paths []string
 	for _, document := range documents {
 		for _, path := range managementPath.FindAllString(readText(t, document), -1) {
-			path = strings.TrimRight(strings.ReplaceAll(path, "{routeKey}", "claims"), ".")
+			path = strings.NewReplacer("{routeKey}", "claims", "{principal}", "anonymous").Replace(strings.TrimRight(path, ".:"))
+			if path == budgetShown {
+				path = "/actuator/budgets/anonymous"
+			}
 			if path != "/actuator/" && !slices.Contains(paths, path) { // "/actuator/…" is any of them
 				paths = append(paths, path)
 			}

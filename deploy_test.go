@@ -36,6 +36,9 @@ func labelValues(t *testing.T) func(metric, label string) []string {
 		"outcome":   outcomes(t),
 		"mode":      constants(t, "registry", "StateMode"),
 		"operation": {"create", "open", "update"},
+		"limit":     constants(t, "cost", "Limit"),
+		"enforced":  {"true", "false"},
+		"reason":    refusalReasons(t),
 	}
 	handled := append(constants(t, filepath.Join("server", "handle"), "Kind"), "ok", "unchanged")
 	return func(metric, label string) []string {
@@ -192,7 +195,7 @@ func TestTheDashboardUsesWhatExists(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"Is it serving", "Calls", "Latency: total and Tool Service", "Origins and lists", "Redis", "Process"}
+	want := []string{"Is it serving", "Calls", "Latency: total and Tool Service", "Origins and lists", "Budgets and callers", "Redis", "Process"}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}

@@ -129,17 +129,22 @@ var (
 	guardReason = regexp.MustCompile(`refuse\(w, "([a-z_]+)"`)
 )
 
-// TestAgentViewNamesEveryReason finds words of data.reason that a program may
-// meet and its author cannot look up.
-func TestAgentViewNamesEveryReason(t *testing.T) {
-	view := readText(t, "docs", "agent-view.md")
-	var reasons []string
+// refusalReasons are the words of data.reason that the gateway has.
+func refusalReasons(t *testing.T) (reasons []string) {
+	t.Helper()
 	for _, m := range wireReason.FindAllStringSubmatch(readText(t, "server", "errors.go"), -1) {
 		reasons = append(reasons, m[1])
 	}
 	for _, m := range guardReason.FindAllStringSubmatch(readText(t, "transport", "guard.go"), -1) {
 		reasons = append(reasons, m[1])
 	}
+	return append(reasons, constants(t, filepath.Join("transport", "auth"), "Reason")...)
+}
+
+// TestAgentViewNamesEveryReason finds words of data.reason that a program may
+// meet and its author cannot look up.
+func TestAgentViewNamesEveryReason(t *testing.T) {
+	view, reasons := readText(t, "docs", "agent-view.md"), refusalReasons(t)
 	relay, err := filepath.Glob(filepath.Join("relay", "*.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +154,7 @@ func TestAgentViewNamesEveryReason(t *testing.T) {
 			reasons = append(reasons, m[1])
 		}
 	}
-	for _, known := range []string{"internal_error", "route_removed", "canceled", "host_not_allowed", "origin_not_allowed", "gateway_unreachable"} {
+	for _, known := range []string{"internal_error", "route_removed", "canceled", "host_not_allowed", "origin_not_allowed", "gateway_unreachable", "token_expired", "budget_exhausted"} {
 		if !slices.Contains(reasons, known) {
 			t.Errorf("this test no longer finds the reason %s in the source", known)
 		}

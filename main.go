@@ -35,8 +35,8 @@ func (e *usageError) Error() string { return e.text }
 var errFailedCheck = errors.New("failed check")
 
 // cli is the grammar. Every flag can be set by TOLLGATE_{FLAG}, too, but for the
-// switches of a single run (env:"-"): --live, --portal, --json and --id change what
-// a command does, and their variables would have the names of settings. Secrets are
+// switches of a single run (env:"-"): --live, --portal, --json and those of key change
+// what a command does, and their variables would have the names of settings. Secrets are
 // read from the environment or from files only and have no flag.
 type cli struct {
 	LogLevel    string      `enum:",debug,info,warn,error" default:"" placeholder:"LEVEL" help:"What to log, to standard error: debug, info, warn or error. Without it, serve and stdio log info, the others error."`

@@ -56,7 +56,11 @@ func TestMetricsOfRealCalls(t *testing.T) {
 		`tollgate_calls_total{outcome="tool_error",route="svc",service="svc"}`:        n,
 		`tollgate_call_duration_seconds_count{route="svc"}`:                           4 * n,
 		`tollgate_upstream_duration_seconds_count{route="svc",service="svc"}`:         2 * n,
-		`tollgate_cost_header_missing_total{route="svc",service="svc"}`:               n, // errors may leave it out
+		`tollgate_cost_header_missing_total{route="svc",service="svc"}`:               n,     // errors may leave it out
+		`tollgate_budget_reserved_units_total{route="svc",service="svc"}`:             2 * n, // what its tools declare
+		`tollgate_budget_charged_units_total{route="svc",service="svc"}`:              2 * n, // no price is 1, and so is a failure
+		`tollgate_budget_overrun_units_total{route="svc",service="svc"}`:              0,
+		`tollgate_budget_refused_total{enforced="false",limit="burst"}`:               0,
 		`tollgate_calls_in_flight`:                                           0,
 		`tollgate_portal_status{status="healthy"}`:                           1,
 		`tollgate_bundle_status{route="svc",service="svc",status="healthy"}`: 1,

@@ -156,6 +156,7 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 		{"status or source", append(constants(t, "registry", "Condition"), constants(t, "registry", "Source")...), firstColumn(statuses), false},
 		{"kind of failure", kinds, firstColumn(section(t, document, "## Kinds of failure")), false},
 		{"word about Redis", redisWords, firstColumn(section(t, document, "## Redis is gone, slow, empty or poisoned")), false},
+		{"reason not to let a caller in", constants(t, filepath.Join("transport", "auth"), "Reason"), firstColumn(section(t, document, "## Callers are not let in")), false},
 		{"outcome of a forwarded call", constants(t, filepath.Join("server", "upstream"), "Kind"), firstColumn(section(t, document, "## Outcomes of calls")), true},
 	} {
 		for _, word := range c.words {
@@ -172,7 +173,8 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 	known := outcomes(t)
 	documented := firstColumn(section(t, document, "## Outcomes of calls"))
 	for _, word := range known {
-		if (strings.HasPrefix(word, "handle_") || strings.HasPrefix(word, "state_")) && !slices.Contains(documented, word) {
+		own := slices.ContainsFunc([]string{"handle_", "state_", "budget_"}, func(prefix string) bool { return strings.HasPrefix(word, prefix) })
+		if own && !slices.Contains(documented, word) {
 			t.Errorf("the documents on operations have no row for the outcome %s", word)
 		}
 	}
@@ -184,12 +186,20 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 }
 
 // loudMessages are the messages a package may log above the level debug: the
-// strings among the arguments of slog's methods, written there or as a constant.
+// strings among the arguments of slog's methods, written there, as a constant or in
+// a variable called text.
 func loudMessages(t *testing.T, dir string) (messages []string) {
 	t.Helper()
 	files, named := goFiles(t, dir), map[string]string{}
+	var texts []string
 	for _, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
+			if a, ok := node.(*ast.AssignStmt); ok && len(a.Lhs) == 1 && len(a.Rhs) == 1 {
+				name, isName := a.Lhs[0].(*ast.Ident)
+				if literal, ok := a.Rhs[0].(*ast.BasicLit); ok && isName && name.Name == "text" && literal.Kind == token.STRING {
+					texts = append(texts, unquote(t, literal))
+				}
+			}
 			if v, ok := node.(*ast.ValueSpec); ok && len(v.Names) == len(v.Values) {
 				for i, value := range v.Values {
 					if literal, ok := value.(*ast.BasicLit); ok && literal.Kind == token.STRING {
@@ -222,7 +232,9 @@ func loudMessages(t *testing.T, dir string) (messages []string) {
 			case *ast.BasicLit:
 				messages = append(messages, unquote(t, text))
 			case *ast.Ident:
-				if named[text.Name] != "" {
+				if text.Name == "text" {
+					messages = append(messages, texts...)
+				} else if named[text.Name] != "" {
 					messages = append(messages, named[text.Name])
 				}
 			}
@@ -274,7 +286,7 @@ func TestOperationsQuotesTheLogAsItIs(t *testing.T) {
 	if len(quoted) < 5 || len(table) < 15 {
 		t.Errorf("found %d lines and %d messages of the log; the document has more", len(quoted), len(table))
 	}
-	for _, dir := range []string{"registry", "redisconn"} {
+	for _, dir := range []string{"registry", "redisconn", "cost", "keyring", filepath.Join("transport", "auth")} {
 		for _, text := range loudMessages(t, dir) {
 			if !slices.Contains(table, text) {
 				t.Errorf("the section on log lines does not have %q of %s", text, dir)

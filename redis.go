@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tollgate/cost"
 	"tollgate/redisconn"
 	"tollgate/registry"
 	"tollgate/server/handle"
@@ -26,8 +27,8 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 	return err
 }
 
-// tryRedis finds out whether the configured Redis can be used, and keeps a state if
-// a tool stores one; it touches no copy. It returns what is wrong; "" when nothing
+// tryRedis finds out whether the configured Redis can be used, keeps a budget if calls
+// are metered, and a state if a tool stores one; it touches no copy. It returns what is wrong; "" when nothing
 // is, or none is configured.
 func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 	if p.redis == nil {
@@ -35,12 +36,13 @@ func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 	}
 	err = p.redis.Ping(ctx)
 	fault = "cannot be used: "
-	if err == nil {
-		if !p.storesStates() {
-			return "", nil
-		}
+	if err == nil && p.storesStates() {
 		fault = "cannot keep stored states: "
 		err = tryStates(ctx, p.states.stored)
+	}
+	if err == nil && p.budgets.redis != nil {
+		fault = "cannot keep budgets: "
+		err = tryBudgets(ctx, cost.NewRedis(p.budgets.redis))
 	}
 	switch failure, ok := errors.AsType[*redisconn.Error](err); {
 	case ok:
@@ -81,6 +83,19 @@ func tryStates(ctx context.Context, keeper handle.Keeper) error {
 		return err
 	}
 	_, err = keeper.Update(ctx, opened, time.Second, []byte("2"))
+	return err
+}
+
+// tryBudgets does with a budget nobody has what calls do with theirs. Redis keeps it
+// for an hour.
+func tryBudgets(ctx context.Context, limiter cost.Limiter) error {
+	limits, _ := cost.DefaultConfig().Limits(cost.BasicTier)
+	nobody := cost.Account{Principal: "check", Limits: limits} // no caller's has this form
+	id := cost.NewID()
+	if _, err := limiter.Reserve(ctx, cost.Request{Account: nobody, ID: id, Estimate: 1, Lease: time.Second}); err != nil {
+		return err
+	}
+	_, err := limiter.Settle(ctx, cost.Settlement{Account: nobody, ID: id})
 	return err
 }
 

@@ -82,6 +82,7 @@ func TestCheckLiveTriesRedis(t *testing.T) {
 func TestCheckLiveTriesStates(t *testing.T) {
 	world, service, redis := newStateWorld(t), newChangingService(t), redistest.Start(t)
 	copies := []string{"+getrange", "+set", "+del"}
+	const unmetered = "cost: {enabled: false}" // budgets need more rights
 	for name, test := range map[string]struct {
 		rights []string
 		want   string
@@ -94,7 +95,7 @@ func TestCheckLiveTriesStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redis.Do(slices.Concat([]string{"ACL", "SETUSER", "app", "reset", "on", ">geheim"}, test.rights)...)
 			url := "redis://app:geheim@" + redis.Addr()
-			o := command{args: []string{"check", "--live", "--config", world.config(t, atRedis(url))}, env: []string{"TOLLGATE_HANDLE_KEYS=" + handleKey("k1")}}.run(t)
+			o := command{args: []string{"check", "--live", "--config", world.config(t, atRedis(url), unmetered)}, env: []string{"TOLLGATE_HANDLE_KEYS=" + handleKey("k1")}}.run(t)
 			if test.want == "" {
 				if o.code != 0 {
 					t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
@@ -102,7 +103,7 @@ func TestCheckLiveTriesStates(t *testing.T) {
 			} else if want := "ERROR redis - cannot keep stored states: " + test.want + "\nhandle keys: k1 "; o.code != exitFailed || !strings.HasPrefix(o.stdout, want) {
 				t.Errorf("exit code %d, want %d and first %q:\n%s%s", o.code, exitFailed, want, o.stdout, o.stderr)
 			}
-			if o := tollgate(t, "check", "--live", "--config", service.config(t, url)); o.code != 0 {
+			if o := tollgate(t, "check", "--live", "--config", service.config(t, url, unmetered)); o.code != 0 {
 				t.Errorf("without tools that store state: exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 			}
 		})
@@ -111,6 +112,35 @@ func TestCheckLiveTriesStates(t *testing.T) {
 		if key != "tollgate:ping" && redis.Do("PTTL", key) == "-1" {
 			t.Errorf("the check left %s for ever", key)
 		}
+	}
+}
+
+// TestCheckLiveTriesBudgets: a Redis user with whom no budget could be kept is found
+// out before each process counts for itself.
+func TestCheckLiveTriesBudgets(t *testing.T) {
+	service, redis := newChangingService(t), redistest.Start(t)
+	acl := aclCommand.FindStringSubmatch(readText(t, "docs", "configuration.md"))
+	documented := strings.Fields(strings.Replace(acl[1], "PASSWORD", "geheim", 1))
+	for _, test := range []struct{ without, want string }{
+		{"none", ""},
+		{"+info", ""}, // only a warning is for want of it
+		{"+evalsha", "auth (NOPERM)"},
+		{"+zadd", "auth (NOPERM)"},
+		{"+time", "auth (NOPERM)"},
+		{"+pexpireat", "auth (NOPERM)"},
+	} {
+		t.Run("without "+test.without, func(t *testing.T) {
+			rights := slices.DeleteFunc(slices.Clone(documented), func(right string) bool { return right == test.without })
+			redis.Do(slices.Concat([]string{"ACL", "SETUSER", documented[0], "reset"}, rights[1:])...)
+			file := service.config(t, "redis://"+documented[0]+":geheim@"+redis.Addr())
+			o := tollgate(t, "check", "--live", "--config", file)
+			switch {
+			case test.want == "" && o.code != 0:
+				t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+			case test.want != "" && (o.code != exitFailed || !strings.HasPrefix(o.stdout, "ERROR redis - cannot keep budgets: "+test.want+"\n")):
+				t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+			}
+		})
 	}
 }
 

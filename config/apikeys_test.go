@@ -122,6 +122,10 @@ func TestReadAPIKeysOfAFileThatCannotBeRead(t *testing.T) {
 	if _, err := ReadAPIKeys(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("got %v, want an error that names the file", err)
 	}
+	dir := t.TempDir()
+	if _, err := ReadAPIKeys(dir); err == nil || !strings.Contains(err.Error(), dir+": is a directory") {
+		t.Errorf("a directory: %v", err)
+	}
 	large := "# " + strings.Repeat("x", maxKeysFile) + "\n[]\n"
 	if _, _, err := readKeys(t, large); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a file without end: %v", err)

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkMemory is a call's reservation and settlement, by all processors at once.
-func BenchmarkMemory(b *testing.B) {
+// BenchmarkReserveAndSettleInMemory is what each call costs: a reservation and its
+// settlement, by all processors at once.
+func BenchmarkReserveAndSettleInMemory(b *testing.B) {
 	for _, principals := range []int{1, 1000, 100_000} {
 		b.Run(fmt.Sprint(principals, "-principals"), func(b *testing.B) {
 			m := NewMemory()
@@ -38,6 +39,27 @@ func BenchmarkMemory(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkSettlerInMemory is a settlement by way of a Settler, which adds next to
+// nothing to it.
+func BenchmarkSettlerInMemory(b *testing.B) {
+	m := NewMemory()
+	s := NewSettler(m, nil)
+	st := Settlement{Account: Account{Principal: "key:42", Limits: Limits{Tier: Tier{300, 1, 300}}}, ID: "a"}
+	until := time.Now().Add(time.Minute)
+	b.Run("by-itself", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Settle(b.Context(), st)
+		}
+	})
+	b.Run("with-a-settler", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s.Settle(st, until)
+		}
+	})
 }
 
 // BenchmarkRefusal is what an agent can make the gateway do that has spent all.

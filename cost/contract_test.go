@@ -14,8 +14,9 @@ import (
 // subject is a Limiter that is compared with the Ledger, answer by answer.
 type subject struct {
 	Limiter
-	set  func(now int64) // sets its clock
-	idle func()          // lets it do what it otherwise does now and then, such as forgetting
+	set   func(now int64) // sets its clock
+	idle  func(*world)    // lets it do what it otherwise does now and then, such as forgetting
+	check func(*world)    // holds between any two steps what it must keep of the accounts
 }
 
 // subjects are all of them. One is opened once, and used by all schedules: each has
@@ -24,12 +25,14 @@ var subjects = map[string]func(testing.TB) subject{
 	"memory": func(testing.TB) subject {
 		var now atomic.Int64
 		m := newMemory(now.Load)
-		return subject{m, now.Store, func() {
+		sweep := func(*world) {
 			for i := range m.shards {
 				m.shards[i].sweep(now.Load())
 			}
-		}}
+		}
+		return subject{m, now.Store, sweep, func(*world) {}}
 	},
+	"redis": openSubject,
 }
 
 // TestContract runs random schedules on a Ledger for each principal, holds what it
@@ -52,6 +55,7 @@ func TestContract(t *testing.T) {
 					"wait":           w.wait,
 					"settle":         w.settle,
 					"settle more":    w.settle,
+					"settle late":    w.settleLate,
 					"settle again":   w.settleAgain,
 					"crash":          w.crash,
 					"peek":           w.peek,
@@ -59,12 +63,16 @@ func TestContract(t *testing.T) {
 					"just before":    w.justBefore,
 					"the clock back": w.clockBack,
 					"tier change":    w.tierChange,
-					"idle":           func(*rapid.T) { s.idle() },
+					"idle":           func(*rapid.T) { s.idle(w) },
 				})
 			})
 		})
 	}
 }
+
+// lastClock is how late it can get: some centuries from now, a script's doubles cannot
+// tell microseconds apart. A bucket can take longer than that to fill.
+const lastClock = maxSum - ahead - 10*hour
 
 // world is a schedule's state: what the gateways know.
 type world struct {
@@ -219,7 +227,7 @@ func (w *world) wait(*rapid.T) {
 	p := w.payer()
 	r := w.request(p)
 	d := w.ask(p, r)
-	if d.Admitted || d.Never || slices.Contains(d.Violated, InFlight) {
+	if d.Admitted || d.Never || slices.Contains(d.Violated, InFlight) || w.now+d.Wait.Microseconds() > lastClock {
 		return
 	}
 	w.setClock(w.now + d.Wait.Microseconds() - 1)
@@ -237,6 +245,15 @@ func (w *world) settle(*rapid.T) {
 	w.end(p, id, func(hold) {})
 	p.open = slices.DeleteFunc(p.open, func(other string) bool { return other == id })
 	p.over = append(p.over, id)
+}
+
+// settleLate settles what was reserved in an hour that is over, when the next has begun.
+func (w *world) settleLate(*rapid.T) {
+	p, id := w.payerWith(func(p *payer) []string { return p.open })
+	w.setClock(max(w.now, p.ledger.hourEnds))
+	if d := w.ask(p, w.request(p)); d.Admitted {
+		w.end(p, id, func(hold) {})
+	}
 }
 
 func (w *world) settleAgain(*rapid.T) {
@@ -294,7 +311,7 @@ func (w *world) setClock(now int64) {
 }
 
 func (w *world) timePasses(*rapid.T) {
-	w.setClock(w.now + anyScale(3*hour).Draw(w.t, "µs"))
+	w.setClock(min(lastClock, w.now+anyScale(3*hour).Draw(w.t, "µs")))
 }
 
 // justBefore goes to a moment at which something happens by itself, or to the
@@ -307,7 +324,7 @@ func (w *world) justBefore(*rapid.T) {
 			moments = append(moments, h.expires)
 		}
 	}
-	moments = slices.DeleteFunc(moments, func(at int64) bool { return at <= w.now })
+	moments = slices.DeleteFunc(moments, func(at int64) bool { return at <= w.now || at > lastClock })
 	if len(moments) == 0 {
 		w.t.Skip("nothing happens by itself")
 	}
@@ -332,6 +349,7 @@ func (w *world) tierChange(*rapid.T) {
 
 // invariants hold between any two steps.
 func (w *world) invariants(*rapid.T) {
+	w.subject.check(w)
 	for _, p := range w.principals {
 		l := &p.ledger
 		if l.bucket < 0 || l.bucket > l.tier.Capacity*micro || l.used < 0 || l.used > maxSum || l.requests < 0 {

@@ -12,9 +12,12 @@
 //   - A [Ledger] is the account of one principal: integers only, the clock passed in,
 //     no lock. It is the specification; read it first to know what a limit means.
 //   - A [Limiter] keeps the accounts of all principals. [Memory] keeps a Ledger for
-//     each. Tests compare every Limiter with the Ledger, answer by answer.
+//     each; [Redis] keeps them in a Redis, for all gateways that use it, with the
+//     Ledger's arithmetic in Lua. Tests compare every Limiter with the Ledger, answer
+//     by answer.
 //   - [Fallback] stands around a Limiter whose store can be away, and says what
 //     happens then.
+//   - A [Settler] settles, and tries again what a store failed to settle.
 //
 // A call's way through it:
 //
@@ -22,7 +25,7 @@
 //	decision, err := limiter.Reserve(ctx, Request{Account: account, ID: NewID(), Estimate: estimate, Lease: lease})
 //	… a decision that is not Admitted says what is violated and how long to wait …
 //	… the call …
-//	balance, err := limiter.Settle(ctx, Settlement{Account: account, ID: id, Actual: actual, Local: decision.Local})
+//	balance, ok := settler.Settle(Settlement{Account: account, ID: id, Actual: actual, Local: decision.Local}, leaseEnd)
 //
 // A refusal is a value ([Decision]); an error means that nobody could decide. Times
 // are whole microseconds and buckets hold millionths of a unit, so that a refill is

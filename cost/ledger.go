@@ -97,24 +97,11 @@ func (l *Ledger) isFresh(now int64) bool { return now >= l.hourEnds && now >= l.
 
 // at computes the state at a time that is not before l.now, under a tier that is to
 // be in force.
-func (l *Ledger) at(now int64, tier Tier) state {
+func (l *Ledger) at(now int64, tier Tier) (s state) {
 	if l.isFresh(now) {
 		return state{now: now, tier: tier, bucket: tier.Capacity * micro}
 	}
-	return l.kept(now, tier)
-}
-
-// inForce is the same under the tier in force; without one, under another.
-func (l *Ledger) inForce(now int64, otherwise Tier) state {
-	if l.isFresh(now) {
-		return l.at(now, otherwise)
-	}
-	return l.kept(now, l.tier)
-}
-
-// kept computes the state of an account that is not fresh.
-func (l *Ledger) kept(now int64, tier Tier) state {
-	s := state{now: now, tier: tier, bucket: refill(l.bucket, now-l.now, tier)}
+	s = state{now: now, tier: tier, bucket: refill(l.bucket, now-l.now, tier)}
 	if now < l.hourEnds {
 		s.hourEnds, s.used = l.hourEnds, l.used
 	}
@@ -131,6 +118,14 @@ func (l *Ledger) kept(now int64, tier Tier) state {
 		s.live = s.live[1:]
 	}
 	return s
+}
+
+// inForce is the same under the tier in force; without one, under another.
+func (l *Ledger) inForce(now int64, otherwise Tier) state {
+	if l.isFresh(now) {
+		return l.at(now, otherwise)
+	}
+	return l.at(now, l.tier)
 }
 
 // Reserve decides about a request. When it is refused, nothing has changed. An id that
@@ -230,11 +225,10 @@ func (l *Ledger) write(s *state) {
 
 // insert adds a hold. Most leases end later than all the others.
 func (l *Ledger) insert(h hold) {
-	i := len(l.holds)
-	for i > 0 && l.holds[i-1].expires > h.expires {
-		i--
+	l.holds = append(l.holds, h)
+	for i := len(l.holds) - 1; i > 0 && l.holds[i-1].expires > h.expires; i-- {
+		l.holds[i-1], l.holds[i] = h, l.holds[i-1]
 	}
-	l.holds = slices.Insert(l.holds, i, h)
 }
 
 // wait is how long after clock a request that was refused in state s could pass.

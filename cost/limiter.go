@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -105,13 +104,19 @@ func NewID() string {
 	return string(text[:])
 }
 
-var (
-	errNoID    = errors.New("cost: a reservation needs an id")
-	errNoLease = errors.New("cost: a reservation needs a lease")
+// invalid is the error of a question without sense: asked again, it has none either.
+type invalid string
+
+// Error says what is wrong with the question.
+func (e invalid) Error() string { return "cost: " + string(e) }
+
+const (
+	errNoID    invalid = "a reservation needs an id"
+	errNoLease invalid = "a reservation needs a lease"
 )
 
 // check refuses a request that a Ledger could not keep.
-func (r Request) check() error {
+func (r *Request) check() error {
 	if r.ID == "" {
 		return errNoID
 	}

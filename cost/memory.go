@@ -14,10 +14,10 @@ const (
 
 	// sweepEvery and sweepSize say how accounts are forgotten: with every so many
 	// reservations in a shard, so many accounts of some shard are looked at. That is
-	// more than are opened in the meantime, so their number stays within those in use
-	// and a few.
+	// twice what can be opened in the meantime, so their number stays within those in
+	// use and about a third more.
 	sweepEvery = 16
-	sweepSize  = 64
+	sweepSize  = 32
 )
 
 // Memory is a [Limiter] in the memory of the process: budgets end with it, and every
@@ -51,7 +51,8 @@ type account struct {
 // the machine is set.
 func NewMemory() *Memory {
 	start := time.Now()
-	return newMemory(func() int64 { return start.UnixMicro() + time.Since(start).Microseconds() })
+	base := start.UnixMicro()
+	return newMemory(func() int64 { return base + time.Since(start).Microseconds() })
 }
 
 func newMemory(clock func() int64) *Memory {
@@ -67,8 +68,8 @@ func (m *Memory) Reserve(_ context.Context, r Request) (Decision, error) {
 	if err := r.check(); err != nil {
 		return Decision{}, err
 	}
-	now := m.clock()
-	d, sweep := m.shard(r.Principal).reserve(now, r)
+	now, s := m.clock(), m.shard(r.Principal)
+	d, sweep := s.reserve(now, &r)
 	if sweep {
 		m.shards[m.hand.Add(1)%shards].sweep(now)
 	}
@@ -102,7 +103,7 @@ func (m *Memory) shard(principal string) *shard {
 }
 
 // reserve decides, and says whether it is time to sweep.
-func (s *shard) reserve(now int64, r Request) (d Decision, sweep bool) {
+func (s *shard) reserve(now int64, r *Request) (d Decision, sweep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reserved++; s.reserved == sweepEvery {
@@ -113,7 +114,7 @@ func (s *shard) reserve(now int64, r Request) (d Decision, sweep bool) {
 		a = &account{principal: r.Principal, place: len(s.list)}
 		a.ledger.holds = a.first[:0]
 	}
-	d = a.ledger.Reserve(now, r)
+	d = a.ledger.Reserve(now, *r)
 	if d.Admitted && !known {
 		s.accounts[r.Principal] = a
 		s.list = append(s.list, a)

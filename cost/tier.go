@@ -64,11 +64,11 @@ type Limits struct {
 }
 
 // check refuses limits that a Ledger could not compute with.
-func (l Limits) check() error {
-	t := l.Tier
+func (l *Limits) check() error {
+	t := &l.Tier
 	if t.Capacity < 1 || t.Capacity > MaxUnits || t.RefillPerSecond < 1 || t.RefillPerSecond > t.Capacity ||
 		t.Hourly < 1 || t.Hourly > MaxUnits || l.MinCharge < 0 || l.MaxInFlight < 0 || l.RequestsPerMinute < 0 {
-		return fmt.Errorf("cost: limits out of bounds: %+v", l)
+		return invalid(fmt.Sprintf("limits out of bounds: %+v", *l))
 	}
 	return nil
 }

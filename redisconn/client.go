@@ -13,27 +13,48 @@ import (
 )
 
 const (
-	// opTimeout bounds one operation as a whole: connecting, presenting
-	// credentials, asking, and trying again.
-	opTimeout = 200 * time.Millisecond
-
 	// poolSize is how many operations run at a time: as many as a gateway that
 	// starts reads copies of routes at a time, by default.
 	poolSize = 32
 
-	// idleConns are kept between operations, idleTime long: a firewall forgets
-	// connections that are silent for longer, and tells nobody.
-	idleConns = 2
-	idleTime  = time.Minute
-
-	// retries make up for connections the server closed while they were idle, of
-	// which there are at most idleConns. They cost no time of their own.
-	retries = idleConns
+	// idleTime is how long a connection is kept between operations: a firewall
+	// forgets those that are silent for longer, and tells nobody.
+	idleTime = time.Minute
 
 	// redirects is how often an operation follows a cluster's keys to where they
 	// moved.
 	redirects = 3
 )
+
+// pace is how long operations may take, and what is kept ready for them.
+type pace struct {
+	// attempt bounds each step of an operation, such as connecting or one answer, and
+	// the wait for a place.
+	attempt time.Duration
+
+	// operation bounds one as a whole: connecting, presenting credentials, asking, and
+	// trying again.
+	operation time.Duration
+
+	idleConns int // kept between operations
+	retries   int // of an operation
+}
+
+// defaultPace is that of operations that are few. Retries make up for connections the
+// server closed while they were idle, of which there are at most idleConns. They cost
+// no time of their own.
+var defaultPace = pace{attempt: 200 * time.Millisecond, operation: 200 * time.Millisecond, idleConns: 2, retries: 2}
+
+// paceOf is the pace that [Options].Timeout asks for. Operations are many then, so that
+// all connections are kept. A TLS connection that died while it was idle can cost the
+// retry; one that is not TLS is seen to be dead, and not used. Should two dead ones
+// follow each other, that is an outage of a second, and all of them are replaced.
+func paceOf(timeout time.Duration) pace {
+	if timeout == 0 {
+		return defaultPace
+	}
+	return pace{attempt: timeout, operation: 2 * timeout, idleConns: poolSize, retries: 1}
+}
 
 // silence is go-redis' logger. What it has to say is in the errors as well, and
 // its texts hold addresses and replies as they came.
@@ -49,6 +70,7 @@ type client interface {
 	GetRange(ctx context.Context, key string, start, end int64) *redis.StringCmd
 	Set(ctx context.Context, key string, value any, expiration time.Duration) *redis.StatusCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
+	Info(ctx context.Context, sections ...string) *redis.StringCmd
 	redis.Scripter // only EVALSHA, and EVAL when the script is not known
 	Close() error
 }
@@ -96,19 +118,19 @@ func (t *target) options(addr, username, password string) *redis.Options {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 
-		DialTimeout:           opTimeout,
-		ReadTimeout:           opTimeout,
-		WriteTimeout:          opTimeout,
-		PoolTimeout:           opTimeout,
+		DialTimeout:           t.pace.attempt,
+		ReadTimeout:           t.pace.attempt,
+		WriteTimeout:          t.pace.attempt,
+		PoolTimeout:           t.pace.attempt,
 		ContextTimeoutEnabled: true,
 		DialerRetries:         1,
-		MaxRetries:            retries,
+		MaxRetries:            t.pace.retries,
 		MinRetryBackoff:       -1, // none
 		MaxRetryBackoff:       -1,
 
 		PoolSize:         poolSize,
 		PipelinePoolSize: -1, // none
-		MaxIdleConns:     idleConns,
+		MaxIdleConns:     t.pace.idleConns,
 		ConnMaxIdleTime:  idleTime,
 	}
 }

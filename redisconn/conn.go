@@ -17,6 +17,7 @@ package redisconn
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -57,6 +58,17 @@ type Options struct {
 	// must not use the Conn: that would wait for itself.
 	Logger *slog.Logger
 
+	// Timeout bounds one attempt of an operation. An attempt that was not answered in
+	// time, or whose connection broke, is made once more, so that the whole operation
+	// takes up to twice as long, 100 ms for one of 50 ms. In a cluster there can be more
+	// attempts in that time, because following a key counts as one. It is for operations
+	// that something waits for each time; all connections are kept open between them.
+	// 0: 200 ms bound the operation as a whole, with all its attempts.
+	//
+	// What needs another time-out than the rest should have a Conn of its own, with
+	// places and an outage of its own, so that neither starves the other.
+	Timeout time.Duration
+
 	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
 	// [Conn.Close] waits for it. Nil: nobody is told.
 	OnRecovery func()
@@ -64,7 +76,8 @@ type Options struct {
 
 // Conn is the connection to a Redis, which may be there or not. Its methods may be
 // called concurrently. No operation takes longer than about 200 ms, and as long
-// again to get a place when many are under way.
+// again to get a place when many are under way. With [Options].Timeout, it is twice
+// that long, and once to get a place.
 //
 // Operations fail with the context's own error when that ended first, with an
 // error of their own while Redis is left alone, or with an [*Error]. Nothing in
@@ -115,6 +128,7 @@ func Open(o Options) (*Conn, error) {
 	if t == nil {
 		return nil, &ConfigError{Key: "url", Text: "is empty"}
 	}
+	t.pace = paceOf(o.Timeout)
 	longest := longestPause
 	if t.mode == modeCluster {
 		longest = firstPause // most keys may be well
@@ -153,7 +167,7 @@ func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 }
 
 // Set stores a value, which must not be empty, without expiry. One that takes
-// longer than the 200 ms to send counts as an outage: several MiB on a slow link.
+// longer than the 200 ms, or [Options].Timeout, to send counts as an outage: several MiB on a slow link.
 func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, stores, func(ctx context.Context, redis client) error {
 		return redis.Set(ctx, c.prefix+key, value, 0).Err()
@@ -191,6 +205,27 @@ func (c *Conn) Ping(ctx context.Context) error {
 	})
 }
 
+// EvictionPolicy returns what Redis does when its memory is full, as maxmemory-policy
+// names it: "noeviction" or one that throws keys away; "" when the server does not say.
+// It asks with INFO, because CONFIG is often forbidden. Of a cluster, one node is asked.
+func (c *Conn) EvictionPolicy(ctx context.Context) (policy string, err error) {
+	err = c.do(ctx, reads, func(ctx context.Context, redis client) error {
+		info, err := redis.Info(ctx, "memory").Result()
+		policy = policyOf(info)
+		return err
+	})
+	return policy, err
+}
+
+func policyOf(info string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
 // State returns what is known. It asks nobody.
 func (c *Conn) State() State {
 	c.mu.Lock()
@@ -221,7 +256,7 @@ func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) 
 		return err
 	}
 	defer func() { <-c.places }()
-	bounded, cancel := context.WithTimeout(ctx, opTimeout)
+	bounded, cancel := context.WithTimeout(ctx, c.target.pace.operation)
 	defer cancel()
 	t, used, err := c.enter(u)
 	if err != nil {
@@ -254,7 +289,7 @@ func (c *Conn) do(ctx context.Context, u use, run func(context.Context, client) 
 // go-redis' pool, tells a crowd in this process from a Redis that does not
 // answer; and it takes nothing of the operation's own time.
 func (c *Conn) place(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, opTimeout)
+	bounded, cancel := context.WithTimeout(ctx, c.target.pace.attempt)
 	defer cancel()
 	select {
 	case c.places <- struct{}{}:

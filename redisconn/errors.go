@@ -117,8 +117,8 @@ const (
 //
 // That Redis refuses this command, on this key, is no outage: others may well be
 // accepted, and would end it each time the next one like this had begun it; and a
-// refusal costs no time. A command in a script is refused with "ERR" by Redis 7.0,
-// as is a script where scripts were removed. What a sentinel refuses is needed for
+// refusal costs no time. A script is refused with "ERR" where scripts were
+// removed. What a sentinel refuses is needed for
 // everything.
 func (e *Error) verdict(u use) (v verdict, scope use) {
 	switch {
@@ -162,6 +162,9 @@ var detailOfErr = map[string]string{
 	"ERR DB index is out of range": "no such database",
 	"ERR AUTH <password> called":   "no password expected",
 }
+
+// noPermissionInScript is how Redis 7.0 says NOPERM of a command in a script.
+const noPermissionInScript = "executing the script can't "
 
 // errNoMaster: the sentinels know no master of the configured name.
 var errNoMaster = errors.New("no master of that name")
@@ -209,6 +212,9 @@ func ofReply(text string) *Error {
 		if strings.HasPrefix(text, beginning) {
 			return &Error{Kind: KindProtocol, Detail: detail}
 		}
+	}
+	if word == "ERR" && strings.Contains(text, noPermissionInScript) {
+		word = "NOPERM"
 	}
 	if kind, ok := kindOfCode[word]; ok {
 		return &Error{Kind: kind, Detail: word}

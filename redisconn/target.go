@@ -20,6 +20,7 @@ type target struct {
 	username string
 	password string
 	database int
+	pace     pace // not of the URL: how long operations may take
 
 	masterName       string // sentinel mode
 	sentinelUsername string
@@ -65,7 +66,7 @@ func parseTarget(mode, text string) (*target, error) {
 	if err != nil {
 		return nil, errNoURL // the parser's own error quotes the URL
 	}
-	t := &target{mode: mode, host: u.Hostname()}
+	t := &target{mode: mode, host: u.Hostname(), pace: defaultPace}
 	switch u.Scheme {
 	case "redis":
 	case "rediss":

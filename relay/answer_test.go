@@ -28,6 +28,8 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		"unauthorized":               {401, "WWW-Authenticate: Bearer", "", -32603, "HTTP 401: the gateway wants a valid API key: set TOLLGATE_API_KEY"},
 		"unauthorized with a body": {401, "", `{"jsonrpc":"2.0","error":{"code":401,"message":"the key has expired"}}`, -32603,
 			"HTTP 401: the gateway wants a valid API key: set TOLLGATE_API_KEY (the key has expired)"},
+		"unauthorized by a Tollgate": {401, "WWW-Authenticate: Bearer error=\"invalid_token\"", `{"jsonrpc":"2.0","error":{"code":401,"message":"The API key is not valid.","data":{"reason":"key_not_valid"}}}`, -32603,
+			"HTTP 401: the gateway wants a valid API key: set TOLLGATE_API_KEY (The API key is not valid.)"},
 		"forbidden, plain": {403, "Content-Type: text/plain; charset=utf-8", "not\n you\n", -32603, "HTTP 403: the gateway refuses this caller (not you)"},
 		"429, plain":       {429, "Content-Type: text/plain\nRetry-After: 30", "slow down", -32603, "HTTP 429: the gateway takes no more requests for now (slow down); retry after 30 s"},
 		"404, a page":      {404, "Content-Type: text/html", "<h1>secret page</h1>", -32603, "HTTP 404: the gateway has nothing at this URL: it should end in /mcp/ROUTE"},
@@ -68,6 +70,48 @@ func TestAnswersThatAreErrors(t *testing.T) {
 			}
 			h.finishCleanly()
 		})
+	}
+}
+
+// What the gateway says about budgets and callers is for the client's program to
+// read: the code, and every member of data. Only an answer of before the body was
+// read lacks the id.
+func TestRefusalsOfTheGatewayArriveAsTheyAre(t *testing.T) {
+	tests := map[string]struct {
+		status int
+		id     bool   // the answer has one
+		fault  string // the error
+	}{
+		"budget": {429, true, `{"code":429,"message":"Budget exhausted: retry after 4 s (needs 12000, burst 0 left, hour 1500000 left)",` +
+			`"data":{"reason":"budget_exhausted","retryAfterMs":4000,"violated":["burst"],"estimate":12000,` +
+			`"burst":{"limit":1000000,"remaining":0,"refillPerSecond":3000,"fullSeconds":334},"hour":{"limit":2000000,"remaining":1500000,"resetSeconds":2871}}}`},
+		"no budget is enough": {429, true, `{"code":429,"message":"Budget exhausted: this call can never pass","data":{"reason":"budget_exhausted","violated":["hour"]}}`},
+		"store of budgets":    {503, true, `{"code":-32603,"message":"the store of budgets is unavailable; try again in 5 s","data":{"reason":"budget_store_unavailable"}}`},
+		"issuer":              {503, false, `{"code":-32603,"message":"The access token cannot be checked now.","data":{"reason":"issuer_unavailable"}}`},
+		"two credentials":     {400, false, `{"code":-32600,"message":"The request has more than one credential.","data":{"reason":"credentials_ambiguous"}}`},
+	}
+	for name, tt := range tests {
+		for era, params := range map[string]string{"2026-07-28": modern(`"name":"x"`), "older": `{"name":"x"}`} {
+			t.Run(name+", "+era, func(t *testing.T) {
+				h := start(t, func(w http.ResponseWriter, r *http.Request) {
+					if receive(t, r).method != "tools/call" { // the relay looks at the list by itself
+						writeJSON(w, 200, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`)
+						return
+					}
+					id := ""
+					if tt.id {
+						id = `"id":7,`
+					}
+					w.Header().Set("Retry-After", "4")
+					writeJSON(w, tt.status, `{"jsonrpc":"2.0",%s"error":%s}`, id, tt.fault)
+				}, nil)
+				h.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%s}`, params)
+				if got, want := h.recv(), `{"jsonrpc":"2.0","id":7,"error":`+tt.fault+`}`; got != want {
+					t.Errorf("got  %s\nwant %s", got, want)
+				}
+				h.finishCleanly()
+			})
+		}
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 
 // MetricsOptions say what Metrics report besides what they hear. A function that
 // is nil leaves its metrics out. Each is called once per scrape, must be safe
-// for concurrent use, and waits for nobody; only Redis may ask Redis, for which
-// the scrape then waits.
+// for concurrent use, and waits for nobody; only Redis and Budgets may ask Redis,
+// for which the scrape then waits.
 type MetricsOptions struct {
 	Version, Commit string // of the build
 
@@ -26,6 +26,7 @@ type MetricsOptions struct {
 	Ready    func(registry.Status) bool                // whether the process, of which Status said this, should get requests
 	InFlight func() map[registry.ServiceKey]int        // calls per Tool Service right now
 	Redis    func() (up bool, consecutiveFailures int) // nil: none is configured
+	Budgets  func() BudgetState                        // nil: calls are not metered
 	Dropped  func() (spans uint64, traced bool)        // spans no collector will get; traced is false when there are no traces
 }
 
@@ -49,6 +50,7 @@ type Metrics struct {
 	upstreamDuration *prometheus.HistogramVec
 	costMissing      *prometheus.CounterVec
 	handles          *prometheus.CounterVec
+	budgets          *budgetMetrics // nil: calls are not metered
 
 	checks        *prometheus.CounterVec
 	checkFailures *prometheus.CounterVec
@@ -74,6 +76,7 @@ type serviceSeries struct {
 	born        int
 	upstream    prometheus.Observer
 	costMissing prometheus.Counter
+	budget      *budgetSeries // nil: calls are not metered
 	outcomes    map[string]prometheus.Counter
 }
 
@@ -87,11 +90,12 @@ type failureSeries struct {
 	count prometheus.Counter
 }
 
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
 // NewMetrics makes Metrics with a registry of their own.
 func NewMetrics(o MetricsOptions) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets}, labels)
 	}
@@ -115,6 +119,9 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		checkDuration: histogram("tollgate_registry_check_duration_seconds", "Time of a check of an origin.", "origin"),
 		routes:        make(map[registry.RouteKey]*routeSeries),
 		failed:        make(map[failureKey]*failureSeries),
+	}
+	if o.Budgets != nil {
+		m.budgets = newBudgetMetrics()
 	}
 	for _, e := range server.HandleEvents() {
 		m.handles.WithLabelValues(string(e.Mode), e.Operation, e.Outcome) // from the start: an alert sees the first failure, too
@@ -148,6 +155,7 @@ func (m *Metrics) CallEnded(e server.CallEvent) {
 	m.inFlight.Dec()
 	m.handled(e.HandleIn)
 	m.handled(e.HandleOut)
+	m.budgets.refuse(e.Budget)
 	if !m.count(e) {
 		m.mu.Lock()
 		m.addCall(e)
@@ -188,6 +196,7 @@ func (m *Metrics) count(e server.CallEvent) bool {
 	if e.CostMissing {
 		service.costMissing.Inc()
 	}
+	service.budget.count(e.Budget)
 	return true
 }
 
@@ -208,6 +217,7 @@ func (m *Metrics) addCall(e server.CallEvent) {
 		if e.Service != "" {
 			service.upstream = m.upstreamDuration.WithLabelValues(string(e.Route), string(e.Service))
 			service.costMissing = m.costMissing.WithLabelValues(string(e.Route), string(e.Service))
+			service.budget = m.budgets.of(e.Route, e.Service)
 		}
 		route.services[e.Service] = service
 	}
@@ -245,6 +255,7 @@ func (m *Metrics) dropService(route registry.RouteKey, key registry.ServiceKey) 
 	}
 	m.upstreamDuration.DeleteLabelValues(string(route), string(key))
 	m.costMissing.DeleteLabelValues(string(route), string(key))
+	m.budgets.drop(route, key)
 	delete(services, key)
 }
 

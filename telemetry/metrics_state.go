@@ -34,10 +34,10 @@ type collector struct{ m *Metrics }
 
 func (c collector) counted() []prometheus.Collector {
 	m := c.m
-	return []prometheus.Collector{
+	return append([]prometheus.Collector{
 		m.refused, m.inFlight, m.calls, m.callDuration, m.upstreamDuration, m.costMissing, m.handles,
 		m.checks, m.checkFailures, m.checkDuration,
-	}
+	}, m.budgets.all()...)
 }
 
 // Describe implements prometheus.Collector.
@@ -48,6 +48,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		readyDesc, upstreamInFlightDesc, portalStatusDesc, bundleStatusDesc, routeToolsDesc, routeSnapshotDesc,
 		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc, spansDroppedDesc,
+		budgetStoreUpDesc, budgetLocalDesc, budgetWaitingDesc, budgetDroppedDesc, budgetRetriesDesc,
 	} {
 		ch <- d
 	}
@@ -123,6 +124,10 @@ func (s states) gauge(d *prometheus.Desc, value float64, labels ...string) {
 	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
+func (s states) counter(d *prometheus.Desc, value uint64) {
+	s.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
+}
+
 func (s states) flag(d *prometheus.Desc, on bool, labels ...string) {
 	value := 0.0
 	if on {
@@ -146,9 +151,12 @@ func (s states) process(o MetricsOptions, status registry.Status) {
 		s.flag(redisUpDesc, up)
 		s.gauge(redisFailuresDesc, float64(failures))
 	}
+	if o.Budgets != nil {
+		s.budgets(o.Budgets())
+	}
 	if o.Dropped != nil {
 		if spans, traced := o.Dropped(); traced {
-			s.ch <- prometheus.MustNewConstMetric(spansDroppedDesc, prometheus.CounterValue, float64(spans))
+			s.counter(spansDroppedDesc, spans)
 		}
 	}
 }

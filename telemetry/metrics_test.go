@@ -316,6 +316,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 		Ready:    func(registry.Status) bool { return true },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 1} },
 		Redis:    func() (bool, int) { return true, 0 },
+		Budgets:  func() BudgetState { return BudgetState{Store: true} },
 		Dropped:  func() (uint64, bool) { return 0, true },
 	})
 	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true,
@@ -338,6 +339,9 @@ func TestEveryMetricIsThere(t *testing.T) {
 		}
 	}
 	want := []string{
+		"tollgate_budget_charged_units_total", "tollgate_budget_local_decisions_total", "tollgate_budget_overrun_units_total", "tollgate_budget_refused_total",
+		"tollgate_budget_reserved_units_total", "tollgate_budget_settlement_retries_total", "tollgate_budget_settlements_dropped_total",
+		"tollgate_budget_settlements_waiting", "tollgate_budget_store_up",
 		"tollgate_build_info", "tollgate_bundle_status", "tollgate_call_duration_seconds", "tollgate_calls_in_flight", "tollgate_calls_total",
 		"tollgate_cost_header_missing_total", "tollgate_handles_total", "tollgate_portal_status", "tollgate_ready", "tollgate_redis_failures", "tollgate_redis_up",
 		"tollgate_registry_check_duration_seconds", "tollgate_registry_check_failures_total", "tollgate_registry_checks_total", "tollgate_requests_refused_total",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 const (
@@ -37,7 +38,7 @@ func (c Config) Keys(lookup func(name string) (string, bool)) (*Keys, error) {
 }
 
 func readKeys(path string) (*Keys, error) {
-	text, err := readFile(path)
+	text, err := readFile(path, pipeWait)
 	if err != nil {
 		return nil, fmt.Errorf("handles.keysFile: %w", err)
 	}
@@ -45,8 +46,34 @@ func readKeys(path string) (*Keys, error) {
 	return keys, joined("handles.keysFile: "+path+": ", mistakes, true)
 }
 
-// readFile reads a file to its end. The error names it.
-func readFile(path string) (string, error) {
+// pipeWait is how long a pipe may take to give its keys, so that one that nobody
+// writes to becomes an error, and not a gateway that never starts.
+const pipeWait = 10 * time.Second
+
+// readFile reads a file to its end. What is no regular file has to get there within
+// wait: the end of a pipe is up to whoever writes to it. The error names the file.
+func readFile(path string, wait time.Duration) (string, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return readAll(path)
+	}
+	type content struct {
+		text string
+		err  error
+	}
+	read := make(chan content, 1)
+	go func() { // it cannot be stopped; after the error the process ends
+		text, err := readAll(path)
+		read <- content{text, err}
+	}()
+	select {
+	case c := <-read:
+		return c.text, c.err
+	case <-time.After(wait):
+		return "", fmt.Errorf("%s: not read to its end within %v: is it a pipe that nobody writes to?", path, wait)
+	}
+}
+
+func readAll(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err

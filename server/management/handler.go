@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -45,6 +46,9 @@ func New(o Options) *Handler {
 	h.below = map[string]methods{
 		refreshPrefix: {http.MethodPost: h.refresh},
 	}
+	if o.Budgets != nil {
+		h.below[budgetsPrefix] = methods{http.MethodGet: h.budget}
+	}
 	if o.Metrics != nil {
 		h.routes["/metrics"] = methods{http.MethodGet: o.Metrics.ServeHTTP}
 	}
@@ -58,7 +62,7 @@ func New(o Options) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	known := h.find(r.URL.Path)
+	known := h.find(r.URL)
 	if known == nil {
 		h.writeNotFound(w)
 		return
@@ -77,15 +81,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // find returns what can be done with a path; nil: there is no such path.
-func (h *Handler) find(path string) methods {
-	if known, ok := h.routes[path]; ok {
+func (h *Handler) find(u *url.URL) methods {
+	if known, ok := h.routes[u.Path]; ok {
 		return known
 	}
-	at := strings.LastIndexByte(path, '/') + 1
-	if at == len(path) {
+	prefix, last := splitPath(u)
+	if last == "" {
 		return nil
 	}
-	return h.below[path[:at]]
+	return h.below[prefix]
+}
+
+// splitPath cuts a path before its last part as it was sent, where a / of a name is
+// %2F. The last part is still encoded.
+func splitPath(u *url.URL) (prefix, last string) {
+	path := u.EscapedPath()
+	at := strings.LastIndexByte(path, '/') + 1
+	return path[:at], path[at:]
+}
+
+// lastPart is the variable last part of a request's path, decoded once.
+func lastPart(r *http.Request) string {
+	_, last := splitPath(r.URL)
+	part, err := url.PathUnescape(last)
+	if err != nil {
+		return last // cannot be: net/http has decoded the whole path
+	}
+	return part
 }
 
 // paths lists what there is, variable parts in braces.
@@ -99,7 +121,7 @@ func (h *Handler) paths() []string {
 }
 
 // variables names the last part of the paths in Handler.below.
-var variables = map[string]string{refreshPrefix: "routeKey", pprofPrefix: "profile"}
+var variables = map[string]string{budgetsPrefix: "principal", refreshPrefix: "routeKey", pprofPrefix: "profile"}
 
 // allow is the value of the Allow header.
 func (m methods) allow() string {

@@ -82,13 +82,14 @@ type component struct {
 }
 
 // components are the parts of the overall health. Of them only readiness decides
-// it: an origin or Redis that is away is for its operator to know, and no reason
+// it: an origin, Redis or a store of budgets that is away is for its operator to know, and no reason
 // to take a replica that serves its lists out of service.
 type components struct {
-	Liveness  component    `json:"liveness"`
-	Readiness Readiness    `json:"readiness"`
-	Portal    *component   `json:"portal,omitempty"` // nil: routes are static
-	Redis     *RedisHealth `json:"redis,omitempty"`  // nil: not configured
+	Liveness  component         `json:"liveness"`
+	Readiness Readiness         `json:"readiness"`
+	Portal    *component        `json:"portal,omitempty"`  // nil: routes are static
+	Redis     *RedisHealth      `json:"redis,omitempty"`   // nil: not configured
+	Budgets   *budgetsComponent `json:"budgets,omitempty"` // nil: calls are not metered
 }
 
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
@@ -102,6 +103,10 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if h.o.Redis != nil {
 		redis := h.o.Redis(r.Context())
 		parts.Redis = &redis
+	}
+	if h.o.BudgetsHealth != nil {
+		budgets := h.o.BudgetsHealth(r.Context())
+		parts.Budgets = &budgetsComponent{budgets, budgets.effect()}
 	}
 	writeJSON(w, ready.Status.code(), struct {
 		Status     Health     `json:"status"`

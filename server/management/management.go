@@ -7,6 +7,7 @@
 // describes a moment and is not to be kept (Cache-Control: no-store).
 //
 //	handler.go    the paths and methods, and the form of answers
+//	budgets.go    what callers have left
 //	health.go     who is up: the probes' questions, Ready
 //	registry.go   what the registry knows, and asking it to look again
 //	loggers.go    the log level
@@ -47,6 +48,16 @@ type Options struct {
 	// answer well within the second that probes commonly grant. Nil: none is
 	// configured, and health does not speak of it.
 	Redis func(context.Context) RedisHealth
+
+	// Budgets tells what a principal has left, and changes nothing. The principal has
+	// the form of one; a name that nobody has is [ErrNoPrincipal], any other error means
+	// that the store could not be asked. Nil: calls are not metered, and there is no
+	// such path.
+	Budgets func(ctx context.Context, principal string) (Budget, error)
+
+	// BudgetsHealth tells how budgets are kept. As Redis, it may ask. Nil: calls are not
+	// metered, and health does not speak of it.
+	BudgetsHealth func(context.Context) BudgetsHealth
 
 	// Draining reports whether the process is about to leave. Nil: never.
 	Draining func() bool

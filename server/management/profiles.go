@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	profiles "runtime/pprof"
-	"strings"
 )
 
 const pprofPrefix = "/debug/pprof/"
@@ -23,7 +22,7 @@ func (h *Handler) addProfiles() {
 
 // profile answers with heap, goroutine and the like, by name.
 func (h *Handler) profile(w http.ResponseWriter, r *http.Request) {
-	if profiles.Lookup(strings.TrimPrefix(r.URL.Path, pprofPrefix)) == nil {
+	if profiles.Lookup(lastPart(r)) == nil {
 		h.writeNotFound(w)
 		return
 	}

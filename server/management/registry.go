@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tollgate/registry"
@@ -55,7 +54,7 @@ type checkedBundle struct {
 // goes on, and the answer is 202. A check that failed is over; the statuses show
 // it. What was left out is not checked, and Retry-After says when it may be.
 func (h *Handler) refresh(w http.ResponseWriter, r *http.Request) {
-	key := registry.RouteKey(strings.TrimPrefix(r.URL.Path, refreshPrefix))
+	key := registry.RouteKey(lastPart(r))
 	ctx, cancel := context.WithTimeout(r.Context(), refreshWait)
 	defer cancel()
 	done, err := h.o.Registry.Refresh(ctx, key)

@@ -145,7 +145,8 @@ const maxURL = 1024
 func urlFault(s string) string {
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || !visible(s) || len(s) > maxURL || u.Hostname() == "" || u.Opaque != "" || strings.ContainsAny(s, `"\`):
+	// HTTPS:// would be another text in the metadata than in audiences.
+	case err != nil || !visible(s) || len(s) > maxURL || u.Hostname() == "" || u.Opaque != "" || !strings.HasPrefix(s, u.Scheme+"://") || strings.ContainsAny(s, `"\`):
 		return "want an absolute URL: https://host or https://host/path"
 	case u.User != nil:
 		return "must not hold credentials"

@@ -69,7 +69,7 @@ func TestAddressesThatCannotBe(t *testing.T) {
 	for _, address := range []string{
 		"http://tools.example", "tools.example", "https://", "https:tools", "ftp://h", "https://u:" + canary + "@h", "https://h?" + canary, "https://h/?",
 		"https://h#", "https://h/" + canary + "#x", "https://h/a%2Fb", "https://h/ b", "https://h/\"", "https://h/ü", "https://h//a", "https://h/../a",
-		"https://h:port", "https://h/" + strings.Repeat("a", 1100),
+		"https://h:port", "HTTPS://h", "HTTP://127.0.0.1", "https://h/" + strings.Repeat("a", 1100),
 	} {
 		c := auth.DefaultConfig()
 		oauth(address, publicURL)(&c)

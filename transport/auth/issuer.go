@@ -20,7 +20,8 @@ const (
 	keysFresh = 5 * time.Minute
 
 	// keysCurrent is how long keys are taken for all there are: only a token that
-	// names another key asks for newer ones, and only when they are older than this.
+	// none of them has signed asks for newer ones, and only when they are older than
+	// this.
 	// Issuers publish a key before they sign with it.
 	keysCurrent = 10 * time.Second
 
@@ -31,6 +32,10 @@ const (
 	// firstPause and longestPause are between tries that fail; each doubles the last.
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
+
+	// maxTries bounds the keys a token is tried with. Only one that names no key, or an
+	// issuer that gives many the same id, has more than one.
+	maxTries = 32
 
 	// warnEvery bounds the log during an outage.
 	warnEvery = time.Minute
@@ -73,28 +78,48 @@ func newIssuerKeys(issuer string, transport http.RoundTripper, log *slog.Logger)
 	return k
 }
 
-// find returns the keys that may have signed a token. The error is errUnavailable,
-// errNoKey, or that of the context.
-func (k *issuerKeys) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
+// find returns the keys that may have signed a token, and when the issuer was asked
+// for them. The error is errUnavailable, errNoKey, or that of the context.
+func (k *issuerKeys) find(ctx context.Context, id, algorithm string) (keys []jose.JSONWebKey, asked time.Time, err error) {
 	state := k.state.Load()
-	keys := state.matching(id, algorithm)
+	keys = state.matching(id, algorithm)
 	if age := time.Since(state.asked); len(keys) > 0 && age < keysFresh {
-		return keys, nil
+		return keys, state.asked, nil
 	} else if len(keys) == 0 && age < keysCurrent {
-		return nil, errNoKey
+		return nil, time.Time{}, errNoKey
 	}
-	state, err := k.refresh(ctx, state, len(keys) > 0 && time.Since(state.asked) < keysKept)
+	state, err = k.refresh(ctx, state, len(keys) > 0 && time.Since(state.asked) < keysKept)
 	if err != nil {
-		return nil, errors.Join(errUnavailable, err)
+		return nil, time.Time{}, errors.Join(errUnavailable, err)
 	}
 	keys = state.matching(id, algorithm)
 	switch {
 	case len(keys) > 0 && time.Since(state.asked) < keysKept:
-		return keys, nil
+		return keys, state.asked, nil
 	case state.failures > 0:
-		return nil, errUnavailable
+		return nil, time.Time{}, errUnavailable
 	}
-	return nil, errNoKey
+	return nil, time.Time{}, errNoKey
+}
+
+// renewed returns the keys that may have signed a token which those of an earlier
+// time have not; none, if there is nothing newer. Issuers that give their keys no
+// ids, or each the same, change them under the name a token has. Whoever forges a
+// token gets as far, so this asks no oftener than an unknown key does; and while the
+// issuer does not answer, such a token is a forged one.
+func (k *issuerKeys) renewed(ctx context.Context, id, algorithm string, asked time.Time) []jose.JSONWebKey {
+	state := k.state.Load()
+	if !state.asked.After(asked) && time.Since(asked) >= keysCurrent {
+		next, err := k.refresh(ctx, state, true)
+		if err != nil {
+			return nil
+		}
+		state = next
+	}
+	if !state.asked.After(asked) {
+		return nil
+	}
+	return state.matching(id, algorithm)
 }
 
 // refresh returns what is known after somebody has asked the issuer since seen, or
@@ -149,12 +174,14 @@ func (k *issuerKeys) ask(ctx context.Context, state *keyState) *keyState {
 }
 
 // matching are the keys of that id, which may be "" if the token names none, that
-// are good for the algorithm.
+// are good for the algorithm: the first maxTries of them.
 func (s *keyState) matching(id, algorithm string) []jose.JSONWebKey {
 	var keys []jose.JSONWebKey
 	for _, key := range s.keys {
 		if (id == "" || key.KeyID == id) && goodFor(key, algorithm) {
-			keys = append(keys, key)
+			if keys = append(keys, key); len(keys) == maxTries {
+				break
+			}
 		}
 	}
 	return keys

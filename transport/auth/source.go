@@ -20,10 +20,6 @@ const (
 	// maxDocument bounds each answer of an issuer, in bytes.
 	maxDocument = 1 << 20
 
-	// maxKeys bounds the keys of an issuer. A token that names none is tried with
-	// all.
-	maxKeys = 32
-
 	// minRSA is the least size of an RSA key in bits (RFC 7518, section 3.3).
 	minRSA = 2048
 )
@@ -120,7 +116,7 @@ func parseKeys(data []byte) ([]jose.JSONWebKey, *fault) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
-		if key.UnmarshalJSON(raw) == nil && usable(key) && len(keys) < maxKeys {
+		if key.UnmarshalJSON(raw) == nil && usable(key) {
 			keys = append(keys, key)
 		}
 	}

@@ -106,19 +106,48 @@ func (s *signature) VerifySignature(ctx context.Context, token string) ([]byte, 
 		return nil, err
 	}
 	header := signed.Signatures[0].Header
-	candidates, err := s.keys.find(ctx, header.KeyID, header.Algorithm)
+	if !isAccessToken(header) {
+		return nil, errNotAccess
+	}
+	candidates, asked, err := s.keys.find(ctx, header.KeyID, header.Algorithm)
 	if errors.Is(err, errUnavailable) {
 		s.fault = IssuerUnavailable
 		return nil, err
 	}
 	s.fault = TokenSignature
-	for _, key := range candidates {
+	if s.payload = signedByOne(signed, candidates); s.payload == nil && err == nil {
+		s.payload = signedByOne(signed, s.keys.renewed(ctx, header.KeyID, header.Algorithm, asked))
+	}
+	if s.payload == nil {
+		return nil, errNoKey
+	}
+	return s.payload, nil
+}
+
+var errNotAccess = errors.New("a token of another type")
+
+// isAccessToken reports whether a token's header has a type that access tokens have:
+// at+jwt, or JWT or none, which is what most issuers write. An issuer signs other
+// tokens with the same keys, and those that say so are refused (RFC 8725, section
+// 3.11): a logout token has the issuer, an audience and the sid, too.
+func isAccessToken(header jose.Header) bool {
+	value, given := header.ExtraHeaders[jose.HeaderType]
+	if !given {
+		return true
+	}
+	name, _ := value.(string)
+	name = strings.TrimPrefix(strings.ToLower(name), "application/")
+	return name == "jwt" || name == "at+jwt"
+}
+
+// signedByOne returns what is signed, if it is by one of the keys.
+func signedByOne(signed *jose.JSONWebSignature, keys []jose.JSONWebKey) []byte {
+	for _, key := range keys {
 		if payload, err := signed.Verify(key.Key); err == nil && len(payload) > 0 {
-			s.payload = payload
-			return payload, nil
+			return payload
 		}
 	}
-	return nil, errNoKey
+	return nil
 }
 
 // claims reads who calls from a verified payload, or says why it is not good here.

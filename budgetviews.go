@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"tollgate/cost"
+	"tollgate/server/management"
+	"tollgate/telemetry"
+)
+
+// ask finds out how the store of budgets is, with a question that changes nothing. It
+// is what shows an outage, and its end, on a gateway that is not called; it takes no
+// longer than a call waits for the store. Without a store the answer is the zero value.
+func (m *metering) ask(ctx context.Context, c cost.Config) cost.FallbackStatus {
+	if m.fallback == nil {
+		return cost.FallbackStatus{}
+	}
+	limits, _ := c.Limits(cost.BasicTier)
+	_, _ = m.fallback.Peek(ctx, cost.Account{Principal: cost.Anonymous, Limits: limits}) // an error is in the status
+	return m.fallback.Status()
+}
+
+// budgetState is what the metrics say of how budgets are kept; nil when calls are not
+// metered.
+func (p *parts) budgetState() func() telemetry.BudgetState {
+	if p.budgets.limiter == nil {
+		return nil
+	}
+	return func() telemetry.BudgetState {
+		store, settler := p.budgets.ask(context.Background(), p.config.Cost), p.budgets.settler.Status()
+		return telemetry.BudgetState{
+			Store: p.budgets.fallback != nil, Up: store.Since.IsZero(), Local: store.Local,
+			Waiting: settler.Waiting, Retried: settler.Retried, Dropped: settler.Dropped,
+		}
+	}
+}
+
+// budgetsHealth is what the health view says of how budgets are kept; nil when calls
+// are not metered.
+func (p *parts) budgetsHealth() func(context.Context) management.BudgetsHealth {
+	if p.budgets.limiter == nil {
+		return nil
+	}
+	return func(ctx context.Context) management.BudgetsHealth {
+		if p.budgets.fallback == nil {
+			return management.BudgetsHealth{Status: management.Up, Store: management.InMemory}
+		}
+		s := p.budgets.ask(ctx, p.config.Cost)
+		h := management.BudgetsHealth{Status: management.Up, Store: management.InRedis, Mode: s.Mode, LocalDecisions: s.Local}
+		if since := s.Since.UTC(); !s.Since.IsZero() {
+			h.Status, h.Since = management.Down, &since
+		}
+		return h
+	}
+}
+
+// peekBudget tells what a principal has left, and changes nothing; nil when calls are
+// not metered.
+func (p *parts) peekBudget() func(context.Context, string) (management.Budget, error) {
+	if p.budgets.limiter == nil {
+		return nil
+	}
+	return func(ctx context.Context, principal string) (management.Budget, error) {
+		tier, user := cost.BasicTier, ""
+		if id, isKey := strings.CutPrefix(principal, "key:"); isKey {
+			key, known := p.keys.Lookup(id)
+			if !known {
+				return management.Budget{}, management.ErrNoPrincipal
+			}
+			tier, user = key.Tier, key.User
+		}
+		limits, known := p.config.Cost.Limits(tier)
+		if !known {
+			tier = cost.BasicTier // its limits are those in force
+		}
+		balance, err := p.budgets.limiter.Peek(ctx, cost.Account{Principal: principal, User: user, Limits: limits})
+		return management.Budget{Tier: tier, Balance: balance}, err
+	}
+}

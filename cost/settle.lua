@@ -1,0 +1,25 @@
+-- Ledger.Settle; without an id, or with one that is not held, Ledger.Peek. See common.lua
+-- for the keys and the first arguments.
+--
+-- ARGV[5]  the actual cost, from 0 to MaxUnits
+--
+-- Returns the state (capacity, refill, hourly, bucket, used, microseconds until the hour
+-- ends or 0).
+
+local s = inForce()
+local hold = held()
+if hold then
+  local estimate, floor, ends = string.match(hold, '^(%d+) (%d+) (%d+)$')
+  estimate = tonumber(estimate)
+  local actual = math.max(tonumber(ARGV[5]), tonumber(floor))
+  s.bucket = put(s.bucket, estimate - actual, s.capacity)
+  if tonumber(ends) == s.hourEnds then
+    local others = s.used - estimate
+    s.used = others + math.min(actual, maxSum - others)
+  end
+  write(s)
+  redis.call('HDEL', account, ':' .. id)
+  redis.call('ZREM', holds, hold .. ' ' .. id)
+  expire(s)
+end
+return answer(s)
