@@ -2,10 +2,11 @@
 // one line of JSON, for clienttest_test.go to judge.
 //
 //   node client.mjs MODE http URL
+//   node client.mjs MODE login URL ISSUER CLIENT-ID CLIENT-SECRET
 //   node client.mjs MODE stdio COMMAND [ARGUMENT…]
 //
 // MODE is legacy, auto or pin (the client's version negotiation modes).
-import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { Client, ClientCredentialsProvider, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
 const [mode, kind, target, ...args] = process.argv.slice(2);
@@ -14,11 +15,17 @@ const client = new Client(
   { name: "clienttest", version: "1.0.0" },
   { versionNegotiation: { mode: mode === "pin" ? { pin: "2026-07-28" } : mode } },
 );
-const transport = kind === "http"
-  ? new StreamableHTTPClientTransport(new URL(target))
-  : new StdioClientTransport({ command: target, args, stderr: "ignore" });
+const transports = {
+  http: () => new StreamableHTTPClientTransport(new URL(target)),
+  login: () => {
+    const [expectedIssuer, clientId, clientSecret] = args;
+    const authProvider = new ClientCredentialsProvider({ clientId, clientSecret, expectedIssuer });
+    return new StreamableHTTPClientTransport(new URL(target), { authProvider });
+  },
+  stdio: () => new StdioClientTransport({ command: target, args, stderr: "ignore" }),
+};
 
-await client.connect(transport);
+await client.connect(transports[kind]());
 
 const { tools } = await client.listTools();
 const call = (name, args) => client.callTool({ name, arguments: args });

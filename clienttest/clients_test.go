@@ -41,16 +41,22 @@ func TestGoSDK(t *testing.T) {
 					command := connection.command()
 					transport = &mcp.CommandTransport{Command: exec.Command(command[0], command[1:]...)}
 				}
-				client := mcp.NewClient(&mcp.Implementation{Name: "clienttest", Version: "1.0.0"}, nil)
-				session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer session.Close()
+				session := connectGoSDK(t, version, transport)
 				seeGoSDK(t, session).check(t, version)
 			})
 		}
 	}
+}
+
+func connectGoSDK(t *testing.T, version string, transport mcp.Transport) *mcp.ClientSession {
+	t.Helper()
+	client := mcp.NewClient(&mcp.Implementation{Name: "clienttest", Version: "1.0.0"}, nil)
+	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	return session
 }
 
 func seeGoSDK(t *testing.T, session *mcp.ClientSession) seen {
@@ -96,28 +102,39 @@ func TestMCPGo(t *testing.T) {
 					command := connection.command()
 					transport = mcpgotransport.NewStdio(command[0], nil, command[1:]...)
 				}
-				var options []mcpgo.ClientOption
-				if version == legacy {
-					//lint:ignore SA1019 the older protocol is what is tested here
-					options = append(options, mcpgo.WithLegacyProtocolOnly())
-				}
-				client := mcpgo.NewClient(transport, options...)
-				if err := client.Start(context.WithoutCancel(t.Context())); err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
+				client := connectMCPGo(t, version, transport)
 				seeMCPGo(t, client).check(t, version)
 			})
 		}
 	}
 }
 
+// connectMCPGo makes a client that is not initialized yet.
+func connectMCPGo(t *testing.T, version string, transport mcpgotransport.Interface) *mcpgo.Client {
+	t.Helper()
+	var options []mcpgo.ClientOption
+	if version == legacy {
+		//lint:ignore SA1019 the older protocol is what is tested here
+		options = append(options, mcpgo.WithLegacyProtocolOnly())
+	}
+	client := mcpgo.NewClient(transport, options...)
+	if err := client.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func helloMCPGo() mcpgotypes.InitializeRequest {
+	hello := mcpgotypes.InitializeRequest{}
+	hello.Params.ClientInfo = mcpgotypes.Implementation{Name: "clienttest", Version: "1.0.0"}
+	return hello
+}
+
 func seeMCPGo(t *testing.T, client *mcpgo.Client) seen {
 	t.Helper()
 	var s seen
-	hello := mcpgotypes.InitializeRequest{}
-	hello.Params.ClientInfo = mcpgotypes.Implementation{Name: "clienttest", Version: "1.0.0"}
-	initialized, err := client.Initialize(t.Context(), hello)
+	initialized, err := client.Initialize(t.Context(), helloMCPGo())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,13 +173,7 @@ func seeMCPGo(t *testing.T, client *mcpgo.Client) seen {
 }
 
 func TestTypeScript(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not installed; .ci/run installs it")
-	}
-	if _, err := os.Stat("node_modules/@modelcontextprotocol/client"); err != nil {
-		t.Skip("the TypeScript client is not installed: run npm ci in clienttest")
-	}
+	needTypeScript(t)
 	for _, mode := range []struct{ name, version string }{{"auto", modern}, {"pin", modern}, {"legacy", legacy}} {
 		for _, connection := range connections {
 			t.Run(mode.name+"/"+connection.name, func(t *testing.T) {
@@ -170,21 +181,36 @@ func TestTypeScript(t *testing.T) {
 				if connection.command != nil {
 					arguments = append([]string{"client.mjs", mode.name, "stdio"}, connection.command()...)
 				}
-				command := exec.CommandContext(t.Context(), node, arguments...)
-				output, err := command.Output()
-				if err != nil {
-					var detail []byte
-					if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-						detail = exit.Stderr
-					}
-					t.Fatalf("%v\n%s", err, detail)
-				}
 				var s seen
-				if err := json.Unmarshal(output, &s); err != nil {
-					t.Fatalf("%v: %s", err, output)
-				}
+				runTypeScript(t, &s, arguments...)
 				s.check(t, mode.version)
 			})
 		}
+	}
+}
+
+func needTypeScript(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed; .ci/run installs it")
+	}
+	if _, err := os.Stat("node_modules/@modelcontextprotocol/client"); err != nil {
+		t.Skip("the TypeScript client is not installed: run npm ci in clienttest")
+	}
+}
+
+// runTypeScript runs a program of this folder and reads the JSON it prints.
+func runTypeScript(t *testing.T, into any, arguments ...string) {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), "node", arguments...).Output()
+	if err != nil {
+		var detail []byte
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			detail = exit.Stderr
+		}
+		t.Fatalf("%v\n%s", err, detail)
+	}
+	if err := json.Unmarshal(output, into); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 }

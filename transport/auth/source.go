@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 
@@ -38,6 +39,7 @@ type fault struct {
 // The kinds of faults, as the log has them.
 const (
 	unreachable   = "unreachable"
+	blocked       = "blocked" // the transport refuses the address: it is not one this gateway may call
 	tooSlow       = "timeout"
 	wrongStatus   = "status"
 	redirected    = "redirect"
@@ -159,15 +161,15 @@ func goodFor(key jose.JSONWebKey, algorithm string) bool {
 // library puts it into texts that quote the answer.
 type witness struct {
 	next   http.RoundTripper
-	failed bool // there was no answer
-	status int  // of the last answer
+	failed error // why there was no answer
+	status int   // of the last answer
 	body   *boundedBody
 }
 
 // RoundTrip is that of an http.RoundTripper.
 func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(r)
-	w.failed = err != nil
+	w.failed = err
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +184,10 @@ func (w *witness) fault(ctx context.Context, otherwise string) *fault {
 	switch {
 	case ctx.Err() != nil:
 		return &fault{kind: tooSlow}
-	case w.failed:
+	case w.failed != nil:
+		if _, ok := errors.AsType[*net.AddrError](w.failed); ok {
+			return &fault{kind: blocked}
+		}
 		return &fault{kind: unreachable}
 	case w.status >= 300 && w.status < 400:
 		return &fault{kind: redirected, status: w.status}
