@@ -55,19 +55,24 @@ end
 
 -- A refusal. The wait is computed here and not by the gateway, which would need the
 -- holds for it, of which there may be thousands. Here, only those are read whose leases
--- end before the wait does, some at a time.
+-- end before the wait does, and no more than some times as many besides: nearly always,
+-- the first one's end is after it.
 
-local some = 20
-local live, all = {}, fresh
+local read, all = {}, fresh -- of each, what parseHold takes
 local function liveHold(i)
-  if i > #live and not all then
-    local more = redis.call('ZRANGEBYSCORE', holds, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', #live, some)
+  if 2 * i > #read and not all then
+    local have = #read / 2
+    local some = math.max(1, 3 * have)
+    local more = redis.call('ZRANGEBYSCORE', holds, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', have, some)
     all = #more < 2 * some
-    for n = 1, #more, 2 do
-      live[#live + 1] = parseHold(more[n], more[n + 1])
+    for _, part in ipairs(more) do
+      read[#read + 1] = part
     end
   end
-  return live[i]
+  if 2 * i > #read then
+    return nil
+  end
+  return parseHold(read[2 * i - 1], read[2 * i])
 end
 
 -- burstReady is in what time the bucket will hold the estimate, or the account is
@@ -81,8 +86,8 @@ local function burstReady()
     bucket = put(bucket, h.back, l.capacity)
   end
   local i = 1
-  while liveHold(i) do
-    local h = live[i]
+  local h = liveHold(i)
+  while h do
     if h.expires - now >= ready then
       return ready
     end
@@ -90,6 +95,7 @@ local function burstReady()
     ready = math.max(h.expires - now, ceilDiv(missing, s.refill))
     bucket, last = put(bucket, h.back, l.capacity), h.expires
     i = i + 1
+    h = liveHold(i)
   end
   local freshIn = math.max(l.hourEnds - now, l.minuteEnds - now, last - now,
     l.now - now + ceilDiv(l.capacity * micro - bucket, l.refill))
@@ -100,14 +106,16 @@ end
 local function hourReady()
   local over = s.used + (estimate - s.hourly)
   local i = 1
-  while liveHold(i) and live[i].expires < s.hourEnds do
-    if live[i].hour == s.hourEnds then
-      over = over - live[i].back
+  local h = liveHold(i)
+  while h and h.expires < s.hourEnds do
+    if h.hour == s.hourEnds then
+      over = over - h.back
       if over <= 0 then
-        return live[i].expires - now
+        return h.expires - now
       end
     end
     i = i + 1
+    h = liveHold(i)
   end
   return s.hourEnds - now
 end
