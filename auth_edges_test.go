@@ -17,7 +17,7 @@ func TestOperatorsAndBrowsersNeedNoCredential(t *testing.T) {
 	issuer := startAuthServer(t, ecIssuerKey(t, "k1"))
 	g := guarded(t, requires(file, issuer.issuer()), "http: {allowedOrigins: ["+page+"]}")
 
-	for _, path := range []string{"/actuator/health", "/actuator/health/liveness", "/actuator/health/readiness", "/actuator/info", "/actuator/toolBundles", "/metrics"} {
+	for _, path := range []string{"/actuator/health", "/actuator/health/liveness", "/actuator/health/readiness", "/actuator/info", "/actuator/toolBundles", "/actuator/budgets/key:ci", "/metrics"} {
 		for _, header := range [][]string{nil, bearer("nonsense"), {"x-api-key", keys["ci"]}} {
 			if a := g.management(t, http.MethodGet, path, header...); a.status != 200 || a.header.Get("WWW-Authenticate") != "" {
 				t.Errorf("%s with %q: status %d, %s", path, header, a.status, a.body)

@@ -56,17 +56,22 @@ const (
 // startAuthServer starts one that signs with the key and publishes it.
 func startAuthServer(t testing.TB, key issuerKey) *authServer {
 	t.Helper()
-	port, err := redistest.FreePort("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &authServer{
-		t: t, port: port, host: "127.0.0.1", keysHost: "127.0.0.1",
+		t: t, host: "127.0.0.1", keysHost: "127.0.0.1",
 		signs: key, published: []issuerKey{key}, sessions: map[string]session{},
 	}
-	s.start()
-	t.Cleanup(s.stop)
-	return s
+	var err error
+	for range 5 { // between choosing a port and binding it somebody else may take it
+		if s.port, err = redistest.FreePort("127.0.0.1"); err != nil {
+			break
+		}
+		if err = s.listen(); err == nil {
+			t.Cleanup(s.stop)
+			return s
+		}
+	}
+	t.Fatal(err)
+	return nil
 }
 
 // issuer is its name: one with a path, as many have.
@@ -89,16 +94,24 @@ func (s *authServer) overTLS() (caFile string) {
 	return caFile
 }
 
+// start starts it again.
 func (s *authServer) start() {
 	s.t.Helper()
+	if err := s.listen(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *authServer) listen() error {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.server = &http.Server{Handler: http.HandlerFunc(s.serve)}
 	go s.server.Serve(listener)
+	return nil
 }
 
 // stop ends it: connections are cut, new ones refused.
