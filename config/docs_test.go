@@ -40,13 +40,18 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 // TestEverySampleLoads loads all YAML of the repository: files, and blocks of
 // the documents. A sample that a reader cannot use is a bug of the document.
 // docs/deploy is left out: its files are read by Prometheus and Grafana, and a
-// test of package main holds them against a running gateway.
+// test of package main holds them against a running gateway. A list is one of API
+// keys.
 func TestEverySampleLoads(t *testing.T) {
 	anything := func(name string) (string, bool) {
 		if strings.HasSuffix(name, "_REDIS_URL") {
 			return "redis://redis.example.internal", true
 		}
 		return "value", true
+	}
+	keys := filepath.Join(t.TempDir(), "keys.yaml") // the file that samples name
+	if err := os.WriteFile(keys, []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	samples := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -81,6 +86,13 @@ func TestEverySampleLoads(t *testing.T) {
 		}
 		for _, text := range texts {
 			samples++
+			if strings.HasPrefix(text, "- ") {
+				if _, err := ParseAPIKeys(path, []byte(text)); err != nil {
+					t.Errorf("%v\nin this sample:\n%s", err, text)
+				}
+				continue
+			}
+			text = strings.ReplaceAll(text, "/etc/tollgate/keys/keys.yaml", keys)
 			c, err := (&decoder{lookup: anything}).parse(path, filepath.Dir(path), []byte(text))
 			if err != nil {
 				t.Errorf("%v\nin this sample:\n%s", err, text)
