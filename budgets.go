@@ -16,6 +16,11 @@ const (
 	// for it.
 	budgetTimeout = 50 * time.Millisecond
 
+	// budgetPause is how long Redis is left alone at most when it did not answer. A try
+	// costs one call two time-outs; not to know that Redis is back costs all calls their
+	// common budget, or with onStoreFailure closed the answer.
+	budgetPause = 5 * time.Second
+
 	// settleAtLast bounds how long the last settlements may take when a process ends.
 	settleAtLast = time.Second
 )
@@ -45,8 +50,8 @@ func (p *parts) openBudgets(log *slog.Logger) (err error) {
 		m.limiter = cost.NewMemory()
 	default:
 		m.redis, err = redisconn.Open(redisconn.Options{
-			Config: c.Redis, Timeout: budgetTimeout, Logger: log.With("for", "budgets"),
-			OnRecovery: m.warnOfEviction,
+			Config: c.Redis, Timeout: budgetTimeout, LongestPause: budgetPause,
+			Logger: log.With("for", "budgets"), OnRecovery: m.recovered,
 		})
 		if err != nil {
 			return err
@@ -74,6 +79,12 @@ func (m *metering) start() {
 	}
 }
 
+// recovered is told that Redis is back.
+func (m *metering) recovered() {
+	m.settler.Hurry()
+	m.warnOfEviction()
+}
+
 // warnOfEviction tells of a Redis that throws keys away when its memory is full: who
 // had spent a budget would have a fresh one.
 func (m *metering) warnOfEviction() {
@@ -88,6 +99,9 @@ func (m *metering) close() {
 	if m.settler != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), settleAtLast)
 		defer cancel()
+		if m.redis != nil {
+			m.redis.Hurry() // it may be back
+		}
 		m.settler.Close(ctx)
 	}
 	if m.redis != nil {

@@ -123,9 +123,10 @@ type redisTrial struct {
 	kept  map[string]string // values a fault put aside
 }
 
-func newRedisTrial(tr *trial) *redisTrial {
+// newRedisTrial starts the Redis; args are handed to it.
+func newRedisTrial(tr *trial, args ...string) *redisTrial {
 	tr.Helper()
-	r := &redisTrial{trial: tr, redis: redistest.Start(tr.T), kept: map[string]string{}}
+	r := &redisTrial{trial: tr, redis: redistest.Start(tr.T, args...), kept: map[string]string{}}
 	return r
 }
 

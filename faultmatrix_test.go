@@ -44,7 +44,7 @@ const width = 8
 // TestFaultMatrix runs every cell with a gateway of its own and prints what came
 // out, a line each. CI shows the lines with the prefix "matrix: ".
 func TestFaultMatrix(t *testing.T) {
-	cells := slices.Concat(portalCells(), manifestCells(), redisCells())
+	cells := slices.Concat(portalCells(), manifestCells(), redisCells(), budgetCells())
 	rows := make([]string, len(cells))
 	var running sync.WaitGroup
 	turn := make(chan struct{}, width)

@@ -48,6 +48,7 @@ type trial struct {
 	g                      *gateway
 	redisIsWell            bool // all the time
 	mayReadCopies          bool // that are no copies: as often as it likes, and it warns each time
+	closed                 bool // no call passes while the store of budgets does not answer in time
 	launched               time.Time
 
 	row row // what the matrix shows of it
@@ -160,8 +161,9 @@ func (tr *trial) passes(p phase) {
 	tr.until(p.once, func() string { return tr.look(p, at) + tr.inspect(p) })
 	for _, call := range slices.Sorted(maps.Keys(p.calls)) {
 		route, tool, _ := strings.Cut(call, " ")
-		if got := callOutcome(tr.g.modern(tr.T, route, "tools/call", tool, fmt.Sprintf(`"name":%q`, tool))); got != p.calls[call] {
-			tr.Errorf("tools/call %s: %s, want %s", call, got, p.calls[call])
+		want := p.calls[call]
+		if got := tr.outcomeOf(route, tool, want); got != want {
+			tr.Errorf("tools/call %s: %s, want %s", call, got, want)
 		}
 	}
 }
@@ -199,7 +201,7 @@ func (tr *trial) look(p phase, at map[string]int) (missing string) {
 			tr.Errorf("tools/list of %s took %v, the bound is %v", route, took, bound)
 		}
 		next := slices.Index(may[at[route]:], seen)
-		if next < 0 && at[route] == 0 && seen == unavailable && tr.redisIsWell && hiccups(tr.g.stderr.text(), 0) > 0 {
+		if next < 0 && at[route] == 0 && seen == unavailable && tr.redisIsWell && hiccups(exceptBudgets(tr.g.stderr.text()), 0) > 0 {
 			missing += "tools/list of " + route + ": the copy could not be read in time\n"
 			continue
 		}
@@ -265,7 +267,7 @@ func (tr *trial) awaitDue() {
 }
 
 // warned checks what the gateway warned of up to now: these messages, in any
-// order, and nothing else. recoveries is how often it told that an origin is
+// order, and nothing else but what it says of budgets. recoveries is how often it told that an origin is
 // well again.
 func (tr *trial) warned(recoveries int, messages ...string) {
 	tr.Helper()
@@ -275,10 +277,10 @@ func (tr *trial) warned(recoveries int, messages ...string) {
 			outages++
 		}
 	}
-	log := tr.g.stderr.text()
+	log := exceptBudgets(tr.g.stderr.text())
 	if hiccups(log, outages) > 0 {
 		tr.until(false, func() (missing string) { // a gateway tries again by itself
-			log = tr.g.stderr.text()
+			log = exceptBudgets(tr.g.stderr.text())
 			if strings.Count(log, redisRecovered) < strings.Count(log, redisAway) {
 				missing = "the end of an outage of Redis is not logged:\n" + log
 			}

@@ -38,6 +38,7 @@ type Settler struct {
 
 	ctx     context.Context // of tries in the background; ends when Close gives up
 	giveUp  context.CancelFunc
+	hurried chan struct{} // one place
 	closing chan struct{} // closed when Close begins
 	worker  sync.WaitGroup
 
@@ -74,7 +75,7 @@ type SettlerStatus struct {
 // NewSettler returns a Settler for the holds in l. A Limiter other than a [Memory] has
 // to heed its context.
 func NewSettler(l Limiter, log *slog.Logger) *Settler {
-	s := &Settler{limiter: l, log: log, closing: make(chan struct{})}
+	s := &Settler{limiter: l, log: log, hurried: make(chan struct{}, 1), closing: make(chan struct{})}
 	s.memory, _ = l.(*Memory)
 	s.ctx, s.giveUp = context.WithCancel(context.Background())
 	return s
@@ -91,6 +92,15 @@ func (s *Settler) Settle(st Settlement, until time.Time) (b Balance, settled boo
 		return Balance{}, false
 	}
 	return b, true
+}
+
+// Hurry has what waits tried at once. It is for who knows that the limiter is well
+// again: otherwise it is found out by trying, up to 5 s later.
+func (s *Settler) Hurry() {
+	select {
+	case s.hurried <- struct{}{}:
+	default:
+	}
 }
 
 // Close tries what waits until nothing does or ctx ends, and waits for the goroutine.
@@ -163,6 +173,8 @@ func (s *Settler) retry() {
 	for {
 		select {
 		case <-timer.C:
+		case <-s.hurried:
+			pause = firstPause
 		case <-closing:
 			pause, closing = firstPause, nil
 		case <-s.ctx.Done():

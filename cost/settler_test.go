@@ -451,3 +451,31 @@ func TestSettlingInMemoryTakesNothing(t *testing.T) {
 	}
 	s.Close(t.Context())
 }
+
+// TestHurrySettlesAtOnce: who knows that the limiter is well again does not have to wait
+// for the next try.
+func TestHurrySettlesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, _ := newMoody()
+		s.Hurry() // nothing waits
+		m.say(away)
+		until := lease(time.Hour)
+		fails(t, s, "a", until)
+		fails(t, s, "b", until)
+		time.Sleep(time.Minute) // the pauses are as long as they get
+		synctest.Wait()
+		m.say(nil)
+		began := time.Now()
+		s.Hurry()
+		s.Hurry() // in vain, and harmless
+		synctest.Wait()
+		if got := s.Status(); got.Waiting != 0 || time.Since(began) != 0 {
+			t.Errorf("after %v, %d wait", time.Since(began), got.Waiting)
+		}
+		ids, _ := m.tried()
+		if len(ids) < 10 {
+			t.Errorf("in a minute it was tried %d times", len(ids))
+		}
+		s.Close(t.Context())
+	})
+}

@@ -69,6 +69,11 @@ type Options struct {
 	// places and an outage of its own, so that neither starves the other.
 	Timeout time.Duration
 
+	// LongestPause is how long a Redis that failed is left alone, at most: so long may
+	// its return go unnoticed. The first pause is a second, and each next one twice
+	// as long. 0, and whatever is more: 30 s, and a second for a cluster.
+	LongestPause time.Duration
+
 	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
 	// [Conn.Close] waits for it. Nil: nobody is told.
 	OnRecovery func()
@@ -132,6 +137,9 @@ func Open(o Options) (*Conn, error) {
 	longest := longestPause
 	if t.mode == modeCluster {
 		longest = firstPause // most keys may be well
+	}
+	if o.LongestPause > 0 {
+		longest = min(longest, o.LongestPause)
 	}
 	return &Conn{
 		target:     t,
@@ -232,6 +240,14 @@ func (c *Conn) State() State {
 	defer c.mu.Unlock()
 	b := &c.breaker
 	return State{Status: b.status, Since: b.since, Failures: b.failures, LastFailure: b.last}
+}
+
+// Hurry has the next operation try Redis, also if it is being left alone: for who has
+// no time left to wait for the end of a pause.
+func (c *Conn) Hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.breaker.retryAt = time.Time{}
 }
 
 // Close closes all connections, and waits for everything that is under way.
