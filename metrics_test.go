@@ -60,7 +60,7 @@ func TestMetricsOfRealCalls(t *testing.T) {
 		`tollgate_budget_reserved_units_total{route="svc",service="svc"}`:             2 * n, // what its tools declare
 		`tollgate_budget_charged_units_total{route="svc",service="svc"}`:              2 * n, // no price is 1, and so is a failure
 		`tollgate_budget_overrun_units_total{route="svc",service="svc"}`:              0,
-		`tollgate_budget_refused_total{enforced="false",limit="burst"}`:               0,
+		`tollgate_budget_exhausted_total{enforced="false",limit="burst"}`:             0,
 		`tollgate_calls_in_flight`:                                           0,
 		`tollgate_portal_status{status="healthy"}`:                           1,
 		`tollgate_bundle_status{route="svc",service="svc",status="healthy"}`: 1,

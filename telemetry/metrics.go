@@ -109,7 +109,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		callDuration: histogram("tollgate_call_duration_seconds", "Time of a whole tool call in the gateway.", "route"),
 		upstreamDuration: histogram("tollgate_upstream_duration_seconds", "Time of a forwarded call's part in the Tool Service.",
 			"route", "service"),
-		costMissing: counter("tollgate_cost_header_missing_total", "Successful answers of Tool Services without a valid x-agent-cost.",
+		costMissing: counter("tollgate_cost_header_missing_total", "Successful answers of Tool Services whose x-agent-cost is missing or malformed.",
 			"route", "service"),
 		handles: counter("tollgate_handles_total", "Operations on states behind handles, by how they ended.",
 			"mode", "operation", "outcome"),
@@ -155,7 +155,7 @@ func (m *Metrics) CallEnded(e server.CallEvent) {
 	m.inFlight.Dec()
 	m.handled(e.HandleIn)
 	m.handled(e.HandleOut)
-	m.budgets.refuse(e.Budget)
+	m.budgets.exhaust(e.Budget)
 	if !m.count(e) {
 		m.mu.Lock()
 		m.addCall(e)

@@ -22,9 +22,9 @@ type BudgetState struct {
 var budgetLimits = []string{"burst", "hour", "in_flight", "requests"}
 
 var (
-	budgetStoreUpDesc = desc("tollgate_budget_store_up", "1 while the store of budgets answers; absent when budgets are in memory.")
-	budgetLocalDesc   = desc("tollgate_budget_local_decisions_total", "Reservations decided by this process alone, because the store of budgets was away.")
-	budgetWaitingDesc = desc("tollgate_budget_settlements_waiting", "Settlements that the store of budgets has not taken yet.")
+	budgetStoreUpDesc = desc("tollgate_budget_store_up", "1 while the budget store answers; absent when budgets are in memory.")
+	budgetLocalDesc   = desc("tollgate_budget_local_decisions_total", "Reservations decided by this process alone, because the budget store was away.")
+	budgetWaitingDesc = desc("tollgate_budget_settlements_waiting", "Settlements that the budget store has not taken yet.")
 	budgetDroppedDesc = desc("tollgate_budget_settlements_dropped_total", "Settlements that were given up; their leases end the holds.")
 	budgetRetriesDesc = desc("tollgate_budget_settlement_retries_total", "Tries of settlements after the first.")
 )
@@ -33,23 +33,23 @@ var (
 // without number.
 type budgetMetrics struct {
 	reserved, charged, overrun *prometheus.CounterVec // by route and service
-	refused                    *prometheus.CounterVec
+	exhausted                  *prometheus.CounterVec
 }
 
 func newBudgetMetrics() *budgetMetrics {
 	b := &budgetMetrics{
 		reserved: counter("tollgate_budget_reserved_units_total", "Cost units held for calls before they were made.",
 			"route", "service"),
-		charged: counter("tollgate_budget_charged_units_total", "Cost units that metered calls did cost.", "route", "service"),
-		overrun: counter("tollgate_budget_overrun_units_total", "Cost units that calls did cost beyond what was held for them.",
+		charged: counter("tollgate_budget_charged_units_total", "Cost units that metered calls cost.", "route", "service"),
+		overrun: counter("tollgate_budget_overrun_units_total", "Cost units that calls cost beyond what was held for them.",
 			"route", "service"),
-		refused: counter("tollgate_budget_refused_total",
+		exhausted: counter("tollgate_budget_exhausted_total",
 			"Calls for which a budget had no room, by the first limit without; enforced tells whether they were refused.",
 			"limit", "enforced"),
 	}
 	for _, limit := range budgetLimits { // from the start: an alert sees the first refusal, too
-		b.refused.WithLabelValues(limit, "true")
-		b.refused.WithLabelValues(limit, "false")
+		b.exhausted.WithLabelValues(limit, "true")
+		b.exhausted.WithLabelValues(limit, "false")
 	}
 	return b
 }
@@ -59,12 +59,12 @@ func (b *budgetMetrics) all() []prometheus.Collector {
 	if b == nil {
 		return nil
 	}
-	return []prometheus.Collector{b.reserved, b.charged, b.overrun, b.refused}
+	return []prometheus.Collector{b.reserved, b.charged, b.overrun, b.exhausted}
 }
 
-// refuse counts a call that a budget had no room for. It counts once, under the
+// exhaust counts a call that a budget had no room for. It counts once, under the
 // first limit without room, so that the sum is a number of calls.
-func (b *budgetMetrics) refuse(e server.BudgetEvent) {
+func (b *budgetMetrics) exhaust(e server.BudgetEvent) {
 	if b == nil || len(e.Violated) == 0 {
 		return
 	}
@@ -72,7 +72,7 @@ func (b *budgetMetrics) refuse(e server.BudgetEvent) {
 	if e.Refused {
 		enforced = "true"
 	}
-	b.refused.WithLabelValues(string(e.Violated[0]), enforced).Inc()
+	b.exhausted.WithLabelValues(string(e.Violated[0]), enforced).Inc()
 }
 
 // of makes the series of a service's calls on a route.

@@ -53,8 +53,8 @@ func TestRefusedCallsAreCountedOnce(t *testing.T) {
 		m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "budget_exhausted",
 			Budget: server.BudgetEvent{Metered: true, Violated: limits, Refused: enforced}})
 	}
-	zeros := mention(scrape(t, m), "tollgate_budget_refused_total")
-	if len(zeros) != 8 || !slices.Contains(zeros, `tollgate_budget_refused_total{enforced="true",limit="in_flight"} 0`) {
+	zeros := mention(scrape(t, m), "tollgate_budget_exhausted_total")
+	if len(zeros) != 8 || !slices.Contains(zeros, `tollgate_budget_exhausted_total{enforced="true",limit="in_flight"} 0`) {
 		t.Errorf("before the first refusal: %v", zeros)
 	}
 	refused(true, cost.Burst, cost.Hour)
@@ -62,11 +62,11 @@ func TestRefusedCallsAreCountedOnce(t *testing.T) {
 	refused(true, cost.Requests)
 	refused(false, cost.Hour, cost.InFlight)
 	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Budget: server.BudgetEvent{Metered: true, Reserved: 1, Charged: 1}})
-	got := slices.DeleteFunc(mention(scrape(t, m), "tollgate_budget_refused_total"), func(s string) bool { return s[len(s)-2:] == " 0" })
+	got := slices.DeleteFunc(mention(scrape(t, m), "tollgate_budget_exhausted_total"), func(s string) bool { return s[len(s)-2:] == " 0" })
 	want := []string{
-		`tollgate_budget_refused_total{enforced="false",limit="hour"} 1`,
-		`tollgate_budget_refused_total{enforced="true",limit="burst"} 2`,
-		`tollgate_budget_refused_total{enforced="true",limit="requests"} 1`,
+		`tollgate_budget_exhausted_total{enforced="false",limit="hour"} 1`,
+		`tollgate_budget_exhausted_total{enforced="true",limit="burst"} 2`,
+		`tollgate_budget_exhausted_total{enforced="true",limit="requests"} 1`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)

@@ -339,7 +339,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 		}
 	}
 	want := []string{
-		"tollgate_budget_charged_units_total", "tollgate_budget_local_decisions_total", "tollgate_budget_overrun_units_total", "tollgate_budget_refused_total",
+		"tollgate_budget_charged_units_total", "tollgate_budget_exhausted_total", "tollgate_budget_local_decisions_total", "tollgate_budget_overrun_units_total",
 		"tollgate_budget_reserved_units_total", "tollgate_budget_settlement_retries_total", "tollgate_budget_settlements_dropped_total",
 		"tollgate_budget_settlements_waiting", "tollgate_budget_store_up",
 		"tollgate_build_info", "tollgate_bundle_status", "tollgate_call_duration_seconds", "tollgate_calls_in_flight", "tollgate_calls_total",
