@@ -71,6 +71,17 @@ func TestLintManifestWarnings(t *testing.T) {
 			[]string{`/tools/0/_meta/cost/argument: "ids", which inputSchema does not declare`, `/tools/0/_meta/cost/nodeCalls: "nodes", which inputSchema does not declare`}},
 		{"declared cost arguments", manifestText(toolText(change{"inputSchema": `{"type":"object","properties":{"ids":{},"nodes":{}}}`,
 			"_meta": `{"version":"1","cost":{"estimate":"ids","argument":"ids","nodeCalls":"nodes"}}`})), nil},
+		{"ids that are no array", manifestText(toolText(change{"inputSchema": `{"type":"object","properties":{"id":{"type":"integer"}}}`,
+			"_meta": `{"version":"1","cost":{"estimate":"ids","argument":"id"}}`})),
+			[]string{`/tools/0/_meta/cost/argument: names "id", whose type in inputSchema is not array, so that each call reserves a whole page`}},
+		{"a limit that is no number", manifestText(toolText(change{"inputSchema": `{"type":"object","properties":{"ids":{"type":["array","null"]}}}`,
+			"_meta": `{"version":"1","cost":{"estimate":"limit","argument":"ids"}}`})),
+			[]string{`/tools/0/_meta/cost/argument: names "ids", whose type in inputSchema is not integer or number, so that`}},
+		{"node calls that are no array", manifestText(toolText(change{"inputSchema": `{"type":"object","properties":{"limit":{"type":"integer"}}}`,
+			"_meta": `{"version":"1","cost":{"estimate":"limit","argument":"limit","nodeCalls":"limit"}}`})),
+			[]string{`/tools/0/_meta/cost/nodeCalls: names "limit", whose type in inputSchema is not array, so that no node calls are counted`}},
+		{"cost arguments of these types among others", manifestText(toolText(change{"inputSchema": `{"type":"object","properties":{"limit":{"type":["null","number"]},"tags":{"type":["array","string"]}}}`,
+			"_meta": `{"version":"1","cost":{"estimate":"limit","argument":"limit","nodeCalls":"tags"}}`})), nil},
 	}
 	for _, test := range tests {
 		t.Run(test.what, func(t *testing.T) {

@@ -3,6 +3,7 @@ package registry
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,9 +112,9 @@ func (c *checker) cost(meta object, input []byte) CostRule {
 	switch {
 	case !ok:
 	case estimate == "limit":
-		rule.Argument = c.costArgument(cost, input, "an integer argument of the tool, the number of rows asked for")
+		rule.Argument = c.costArgument(cost, input, "an integer argument of the tool, the number of rows asked for", "integer", "number")
 	case estimate == "ids":
-		rule.Argument = c.costArgument(cost, input, "an array argument of the tool, the rows asked for")
+		rule.Argument = c.costArgument(cost, input, "an array argument of the tool, the rows asked for", "array")
 	case estimate == "fixed":
 		rule.Value = c.integer(cost, "value", 1, 1)
 	default:
@@ -125,13 +126,13 @@ func (c *checker) cost(meta object, input []byte) CostRule {
 	return rule
 }
 
-func (c *checker) costArgument(cost object, input []byte, what string) string {
+func (c *checker) costArgument(cost object, input []byte, what string, kinds ...string) string {
 	want := "the name of " + what
 	name, ok := c.requiredText(cost, "argument", want)
 	if ok && name == "" {
 		c.wrong(cost, "argument", want)
 	}
-	c.adviseArgument(cost.at.member("argument"), input, name)
+	c.adviseArgument(cost.at.member("argument"), input, name, "each call reserves a whole page", kinds...)
 	return name
 }
 
@@ -144,7 +145,7 @@ func (c *checker) nodeCalls(cost object, input []byte, rule *CostRule) {
 	}
 	if name, ok := jsonwire.Text(value); ok && name != "" {
 		rule.NodeCallsArgument = name
-		c.adviseArgument(cost.at.member("nodeCalls"), input, name)
+		c.adviseArgument(cost.at.member("nodeCalls"), input, name, "no node calls are counted", "array")
 		return
 	}
 	calls, ok := parseInteger(value)
@@ -155,14 +156,28 @@ func (c *checker) nodeCalls(cost object, input []byte, rule *CostRule) {
 	rule.NodeCalls = calls
 }
 
-// adviseArgument speaks up when a cost names an argument the tool does not
-// declare: every call would silently be reserved at its maximum.
-func (c *checker) adviseArgument(at *place, input []byte, name string) {
+// adviseArgument speaks up when a cost names an argument that the tool does not
+// declare, or declares to be of no kind that can be counted: the effect would be the
+// same silent one with every call.
+func (c *checker) adviseArgument(at *place, input []byte, name, effect string, kinds ...string) {
 	if name == "" || input == nil {
 		return
 	}
 	properties, _ := jsonwire.Get(input, "properties")
-	if _, declared := jsonwire.Get(properties, name); !declared {
-		c.advise(at, "names %s, which inputSchema does not declare among its properties", quoted(name))
+	declared, ok := jsonwire.Get(properties, name)
+	if !ok {
+		c.advise(at, "names %s, which inputSchema does not declare among its properties, so that %s", quoted(name), effect)
+		return
 	}
+	stated, typed := jsonwire.Get(declared, "type")
+	if !typed || slices.ContainsFunc(kinds, func(kind string) bool { return allows(stated, kind) }) {
+		return
+	}
+	c.advise(at, "names %s, whose type in inputSchema is not %s, so that %s", quoted(name), strings.Join(kinds, " or "), effect)
+}
+
+// allows reports whether a schema's type is a kind or lists it.
+func allows(stated []byte, kind string) bool {
+	several, _ := jsonwire.Elements(stated)
+	return isText(stated, kind) || slices.ContainsFunc(several, func(one []byte) bool { return isText(one, kind) })
 }

@@ -142,14 +142,8 @@ func (c *checker) stateField(at *place, output []byte, name string) {
 		c.advise(at, `names %s, which outputSchema does not declare while its additionalProperties is false: no result will be valid; write %s:{"type":"string"} into its properties`, quoted(name), quoted(name))
 	}
 	kind, typed := jsonwire.Get(declared, "type")
-	if !typed || isText(kind, "string") {
+	if !typed || allows(kind, "string") {
 		return
-	}
-	kinds, _ := jsonwire.Elements(kind)
-	for _, one := range kinds {
-		if isText(one, "string") {
-			return
-		}
 	}
 	c.advise(at, `names %s, which outputSchema does not let be a string: agents get the handle in its place, and no result will be valid; write "type":"string" there`, quoted(name))
 }
