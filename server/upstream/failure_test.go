@@ -255,6 +255,40 @@ func TestTheLogTellsOfConnectionsButNotOfContents(t *testing.T) {
 	}
 }
 
+// Whoever writes a Tool Service sees that its price is malformed, and nobody sees the
+// value.
+func TestTheLogTellsOfMalformedPrices(t *testing.T) {
+	var log bytes.Buffer
+	c, err := New(Options{Config: DefaultConfig(), Version: "1", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, test := range []struct {
+		status int
+		prices []string
+		want   bool
+	}{
+		{200, []string{"-4567"}, true},
+		{201, []string{""}, true},
+		{200, []string{"4567", "4567"}, true},
+		{200, []string{"4567"}, false},
+		{200, nil, false},
+		{500, []string{"-4567"}, false},
+	} {
+		log.Reset()
+		url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["X-Agent-Cost"] = test.prices
+			w.WriteHeader(test.status)
+		})
+		c.Forward(t.Context(), Call{Tool: newTool(url), Body: []byte("{}")})
+		got := log.String()
+		if told := strings.Contains(got, `msg="x-agent-cost is malformed, and the call costs 1" service=billing tool=billing.invoice.search`); told != test.want || strings.Contains(got, "4567") {
+			t.Errorf("%d %q: log %q", test.status, test.prices, got)
+		}
+	}
+}
+
 func TestACallerWhoIsGoneSendsNothing(t *testing.T) {
 	url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the call was sent") })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"regexp"
@@ -81,6 +82,11 @@ func (c *Client) forward(caller context.Context, call Call) *Answer {
 		RetryAfter:  resp.Header.Get("Retry-After"),
 	}
 	answer.Cost, answer.CostDeclared = ParseCost(resp.Header)
+	if !answer.CostDeclared && answer.Status/100 == 2 && len(resp.Header["X-Agent-Cost"]) > 0 {
+		// Whoever writes the service sees why it is charged 1. The value is anybody's.
+		c.log.LogAttrs(caller, slog.LevelDebug, "x-agent-cost is malformed, and the call costs 1",
+			slog.String("service", string(call.Tool.Service)), slog.String("tool", string(call.Tool.Name)))
+	}
 	if answer.Body, err = c.read(resp); err != nil {
 		answer.Failure = c.fail(caller, ctx, call, err)
 		span.failed(answer.Failure.Kind)
