@@ -66,12 +66,12 @@ func (a authenticator) Authenticate(r *http.Request, key registry.RouteKey) (ser
 // admitted is a caller, or why there is none, in the words of the server.
 func admitted(caller auth.Caller, err error) (server.Caller, error) {
 	if refusal, ok := errors.AsType[*auth.Refusal](err); ok {
-		return server.Caller{}, &server.Unauthenticated{
+		return server.Caller{}, &server.Refusal{
 			Status: refusal.Status, Reason: string(refusal.Reason), Text: refusal.Text,
 			WWWAuthenticate: refusal.WWWAuthenticate, RetryAfter: refusal.RetryAfter,
 		}
 	}
-	return server.Caller{Principal: caller.Principal, User: caller.User, Tier: caller.Tier}, err
+	return server.Caller(caller), err
 }
 
 // keyVariable has the API key of whoever uses the gateway without HTTP.

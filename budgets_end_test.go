@@ -237,7 +237,7 @@ func TestEveryDoorPaysFromTheSameBudget(t *testing.T) {
 	} {
 		var raw string
 		for late := time.Now().Add(patience); ; w.lost++ {
-			if raw = ask(); !strings.Contains(raw, "store of budgets is unavailable") || time.Now().After(late) {
+			if raw = ask(); !strings.Contains(raw, "budget store is unavailable") || time.Now().After(late) {
 				break
 			}
 		}

@@ -146,7 +146,7 @@ func TestTheViewsSayThatTheStoreIsAway(t *testing.T) {
 				if b := g.budget(t, "anonymous"); b.Local == nil || !*b.Local || g.budgetsHealth(t).LocalDecisions != 1 || !metric("tollgate_budget_local_decisions_total 1") {
 					t.Errorf("a call meanwhile is not told of: %+v", b)
 				}
-			} else if a := g.management(t, http.MethodGet, "/actuator/budgets/anonymous"); a.status != 503 || !strings.Contains(a.body, "the store of budgets cannot be asked now") {
+			} else if a := g.management(t, http.MethodGet, "/actuator/budgets/anonymous"); a.status != 503 || !strings.Contains(a.body, "the budget store cannot be asked now") {
 				t.Errorf("the budget: status %d, %s", a.status, a.body)
 			}
 			if !metric("tollgate_budget_store_up 0") {

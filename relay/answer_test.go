@@ -86,7 +86,7 @@ func TestRefusalsOfTheGatewayArriveAsTheyAre(t *testing.T) {
 			`"data":{"reason":"budget_exhausted","retryAfterMs":4000,"violated":["burst"],"estimate":12000,` +
 			`"burst":{"limit":1000000,"remaining":0,"refillPerSecond":3000,"fullSeconds":334},"hour":{"limit":2000000,"remaining":1500000,"resetSeconds":2871}}}`},
 		"no budget is enough": {429, true, `{"code":429,"message":"Budget exhausted: this call can never pass","data":{"reason":"budget_exhausted","violated":["hour"]}}`},
-		"store of budgets":    {503, true, `{"code":-32603,"message":"the store of budgets is unavailable; try again in 5 s","data":{"reason":"budget_store_unavailable"}}`},
+		"budget store":        {503, true, `{"code":-32603,"message":"the budget store is unavailable; try again in 5 s","data":{"reason":"budget_store_unavailable"}}`},
 		"issuer":              {503, false, `{"code":-32603,"message":"The access token cannot be checked now.","data":{"reason":"issuer_unavailable"}}`},
 		"two credentials":     {400, false, `{"code":-32600,"message":"The request has more than one credential.","data":{"reason":"credentials_ambiguous"}}`},
 	}

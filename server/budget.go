@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -43,9 +44,9 @@ const (
 type charge struct {
 	budgets    *Budgets
 	settlement cost.Settlement
-	lease      time.Time // until when it may be settled
+	until      time.Time // when the lease of its hold is over
 	estimate   int64     // what is held, or would have to be
-	ended      bool      // what the call did cost is known
+	ended      bool      // what the call cost is known
 
 	// The last that was heard of the budget. What is left in it is only what is left
 	// after this call when that is known; the limits hold in any case.
@@ -72,7 +73,7 @@ func (c *core) reserve(ctx context.Context, in *call, tool *registry.RoutedTool,
 		Estimate: cost.Rule(tool.Cost).Reserve(arguments, b.Config.PageSize),
 		Lease:    tool.Deadline + leaseMargin,
 	}
-	lease := time.Now().Add(request.Lease)
+	until := time.Now().Add(request.Lease)
 	refuses := b.Config.Enforce.Refuses(in.caller.Principal)
 
 	// A caller who leaves now must not leave a hold behind, of which nobody knows
@@ -81,28 +82,28 @@ func (c *core) reserve(ctx context.Context, in *call, tool *registry.RoutedTool,
 	switch {
 	case err != nil && refuses:
 		return nil, &failure{kind: budgetUnavailable, retry: storeRetry, cause: err,
-			text: "the store of budgets is unavailable; nothing was called; try again in " + retrySeconds(storeRetry) + " s"}
+			text: "the budget store is unavailable; nothing was called; try again in " + retrySeconds(storeRetry) + " s"}
 	case err != nil:
 		return nil, nil
 	}
 	ch := &charge{
-		budgets: b, lease: lease, estimate: decision.Estimate, balance: decision.Balance,
+		budgets: b, until: until, estimate: decision.Estimate, balance: decision.Balance,
 		settlement: cost.Settlement{Account: account, ID: request.ID, Local: decision.Local},
-		event:      BudgetEvent{Metered: true, Violated: decision.Violated, Local: decision.Local},
+		event:      BudgetEvent{Metered: true, Violated: decision.Violated},
 	}
 	switch {
 	case decision.Admitted:
 		ch.event.Reserved = decision.Estimate
 	case refuses:
 		ch.ended, ch.event.Refused = true, true
-		return ch, exhausted(decision, limits)
+		return ch, exhausted(decision, request)
 	default:
 		ch.known = true // nothing was taken, and nothing will be
 	}
 	return ch, nil
 }
 
-// settle puts what the call did cost in the place of what it held. Only the first
+// settle puts what the call cost in the place of what it held. Only the first
 // settlement counts.
 func (ch *charge) settle(units int64) {
 	if ch == nil || ch.ended {
@@ -114,7 +115,7 @@ func (ch *charge) settle(units int64) {
 		return
 	}
 	ch.settlement.Actual = units
-	if balance, ok := ch.budgets.Settle(ch.settlement, ch.lease); ok {
+	if balance, ok := ch.budgets.Settle(ch.settlement, ch.until); ok {
 		ch.balance, ch.known = balance, true
 	}
 }
@@ -128,41 +129,40 @@ func costOf(answer *upstream.Answer) int64 {
 	return answer.Cost
 }
 
-// exhausted is the refusal of a call for which a budget has no room.
-func exhausted(d cost.Decision, limits cost.Limits) *failure {
+// exhaustion is what the data of a refusal says beside its reason.
+type exhaustion struct {
+	RetryAfterMs int64        `json:"retryAfterMs,omitempty"` // absent: it can never pass
+	Violated     []cost.Limit `json:"violated"`
+	Estimate     int64        `json:"estimate"`
+	cost.Shown
+}
+
+// exhausted is the refusal of a request for which a budget has no room.
+func exhausted(d cost.Decision, r cost.Request) *failure {
 	text := line("Budget exhausted: ")
 	if d.Never {
 		text = text.s("this call can never pass, because it needs more than the hourly limit of ").n(d.HourLimit).s("; ask for less")
 	} else {
-		text = text.s("retry after ").n(ceil(d.Wait, time.Second)).s(" s")
+		text = text.s("retry after ").n(cost.Ceil(d.Wait, time.Second)).s(" s")
 	}
-	text = text.s(" (needs ").n(d.Estimate).s(", burst ").n(d.BurstRemaining).s(" left, hour ").n(d.HourRemaining).s(" left")
-
-	var data line
-	if !d.Never {
-		data = data.s(`"retryAfterMs":`).n(ceil(d.Wait, time.Millisecond)).s(",")
+	text = text.s(" (needs ").n(d.Estimate)
+	if r.Estimate > d.Estimate { // else nobody could tell where the number comes from
+		text = text.s(", to which its estimate of ").n(r.Estimate).s(" is cut because the budget holds no more")
 	}
-	data = data.s(`"violated":[`)
-	for i, limit := range d.Violated {
+	text = text.s(", burst ").n(d.BurstRemaining).s(" left, hour ").n(d.HourRemaining).s(" left")
+	for _, limit := range d.Violated {
 		switch limit {
 		case cost.InFlight:
-			text = text.s(", calls in flight: at most ").n(limits.MaxInFlight)
+			text = text.s(", calls in flight: at most ").n(r.Limits.MaxInFlight)
 		case cost.Requests:
-			text = text.s(", calls per minute: at most ").n(limits.RequestsPerMinute)
+			text = text.s(", calls per minute: at most ").n(r.Limits.RequestsPerMinute)
 		}
-		if i > 0 {
-			data = data.s(",")
-		}
-		data = data.s(`"`).s(string(limit)).s(`"`)
 	}
-	data = data.s(`],"estimate":`).n(d.Estimate).
-		s(`,"burst":{"limit":`).n(d.BurstLimit).s(`,"remaining":`).n(d.BurstRemaining).
-		s(`,"refillPerSecond":`).n(d.RefillPerSecond).s(`,"fullSeconds":`).n(ceil(d.FullIn, time.Second)).
-		s(`},"hour":{"limit":`).n(d.HourLimit).s(`,"remaining":`).n(d.HourRemaining)
-	if d.HourResetIn > 0 {
-		data = data.s(`,"resetSeconds":`).n(ceil(d.HourResetIn, time.Second))
+	data, err := json.Marshal(exhaustion{cost.Ceil(d.Wait, time.Millisecond), d.Violated, d.Estimate, d.Shown()})
+	if err != nil { // numbers and words
+		return fail(internalError, "internal error")
 	}
-	f := &failure{kind: budgetExhausted, text: string(text.s(")")), data: data.s("}"), retry: d.Wait, header: make(http.Header, 4)}
+	f := &failure{kind: budgetExhausted, text: string(text.s(")")), data: data[1 : len(data)-1], retry: d.Wait, header: make(http.Header, 4)}
 	budgetHeaders(f.header, d.Balance, true)
 	return f
 }
@@ -192,7 +192,7 @@ func budgetHeaders(h http.Header, b cost.Balance, known bool) {
 	}
 	limit := room.s(`"burst";r=`).n(b.BurstRemaining).s(`, "hour";r=`).n(b.HourRemaining)
 	if b.HourResetIn > 0 {
-		limit = limit.s(";t=").n(ceil(b.HourResetIn, time.Second))
+		limit = limit.s(";t=").n(cost.Ceil(b.HourResetIn, time.Second))
 	}
 	add("RateLimit", limit)
 	add("X-Agent-Budget-Burst-Remaining", room.n(b.BurstRemaining))
@@ -217,13 +217,3 @@ type line []byte
 
 func (l line) s(text string) line { return append(l, text...) }
 func (l line) n(n int64) line     { return strconv.AppendInt(l, n, 10) }
-
-// ceil is d in units, rounded up, as everything that says when to come back. d is not
-// negative.
-func ceil(d, unit time.Duration) int64 {
-	n := int64(d / unit)
-	if d%unit != 0 {
-		n++
-	}
-	return n
-}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -60,8 +61,7 @@ func newBudgetGateway(t testing.TB, change ...func(*Options)) *budgetGateway {
 // priced answers with a body and the price that the arguments name.
 func (g *budgetGateway) priced(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		arguments := make([]byte, r.ContentLength)
-		_, _ = r.Body.Read(arguments)
+		arguments, _ := io.ReadAll(r.Body)
 		if price, ok := jsonwire.Get(arguments, "cost"); ok {
 			text, _ := jsonwire.Text(price)
 			w.Header()["X-Agent-Cost"] = []string{text}
@@ -165,6 +165,8 @@ func (f *fakeBudgets) left(principal, tier string) cost.Balance {
 // wantUntouched checks that nobody's budget was asked for.
 func (f *fakeBudgets) wantUntouched(t testing.TB) {
 	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if len(f.asked) != 0 || len(f.settled) != 0 {
 		t.Errorf("asked %+v, settled %+v", f.asked, f.settled)
 	}

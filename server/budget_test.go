@@ -187,7 +187,7 @@ func TestStoreOfBudgetsIsUnavailable(t *testing.T) {
 		g := newBudgetGateway(t, func(o *Options) { o.Observer = log })
 		g.budgets.away = away
 		r := g.call(modern, "claims.rows", `{}`, as("basic")...)
-		want := `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"the store of budgets is unavailable; nothing was called; try again in 5 s","data":{"reason":"budget_store_unavailable"}}}`
+		want := `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"the budget store is unavailable; nothing was called; try again in 5 s","data":{"reason":"budget_store_unavailable"}}}`
 		if r.status != 503 || r.body != want || r.header.Get("Retry-After") != "5" {
 			t.Errorf("%d %v\n%s", r.status, r.header, r.body)
 		}
@@ -261,6 +261,27 @@ func TestWhoIsRefused(t *testing.T) {
 	}
 }
 
+// An estimate that is cut to what the budget holds is told in a refusal with the one
+// that it was: nobody could guess where the number comes from.
+func TestARefusalTellsWhatItsEstimateWasCutFrom(t *testing.T) {
+	g := newBudgetGateway(t, func(o *Options) {
+		o.Budgets.Config.Tiers = map[string]cost.Tier{cost.BasicTier: {Capacity: 100, RefillPerSecond: 1, Hourly: 1000}, "never": {Capacity: 100, RefillPerSecond: 1, Hourly: 50}}
+	})
+	g.call(true, "claims.rows", `{"limit":5,"cost":"5"}`, as("basic")...)
+	for _, test := range []struct{ tier, arguments, want string }{
+		{"basic", `{}`, "Budget exhausted: retry after 5 s (needs 100, to which its estimate of 300 is cut because the budget holds no more, burst 95 left, hour 995 left)"},
+		{"basic", `{"limit":100}`, "Budget exhausted: retry after 5 s (needs 100, burst 95 left, hour 995 left)"},
+		{"never", `{}`, "Budget exhausted: this call can never pass, because it needs more than the hourly limit of 50; ask for less " +
+			"(needs 100, to which its estimate of 300 is cut because the budget holds no more, burst 100 left, hour 50 left)"},
+	} {
+		r := g.call(true, "claims.rows", test.arguments, as(test.tier)...)
+		r.wantError(t, 429, 429, "budget_exhausted")
+		if !strings.Contains(r.body, `"message":"`+test.want+`"`) || !strings.Contains(r.body, `"estimate":100,`) {
+			t.Errorf("%s %s: %s", test.tier, test.arguments, r.body)
+		}
+	}
+}
+
 // While the store is away, each process counts for itself, and that is settled there.
 func TestBudgetsOfThisProcessAlone(t *testing.T) {
 	log := new(eventLog)
@@ -277,7 +298,7 @@ func TestBudgetsOfThisProcessAlone(t *testing.T) {
 	if policy, hour := r.header[budgetHeaderNames[0]], r.header["X-Agent-Budget-Hour-Remaining"]; len(policy) != 1 || policy[0] != `"burst";q=500;w=167;qu="cost", "hour";q=150;w=3600;qu="cost"` || len(hour) != 1 || hour[0] != "10" {
 		t.Errorf("headers %v", r.header)
 	}
-	if diff := cmp.Diff(BudgetEvent{Metered: true, Reserved: 150, Charged: 140, Local: true}, log.ended[0].Budget); diff != "" {
+	if diff := cmp.Diff(BudgetEvent{Metered: true, Reserved: 150, Charged: 140}, log.ended[0].Budget); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
 }

@@ -33,12 +33,12 @@ func (c Caller) hash() string {
 // Authenticator finds out who calls. Implementations are safe for concurrent use.
 type Authenticator interface {
 	// Authenticate finds out who sends a request to a route, which need not exist.
-	// The error is a *[Unauthenticated] or the context's.
+	// The error is a *[Refusal].
 	Authenticate(*http.Request, registry.RouteKey) (Caller, error)
 }
 
-// Unauthenticated is how a caller is answered who is not admitted.
-type Unauthenticated struct {
+// Refusal is how a caller is answered who is not admitted.
+type Refusal struct {
 	// Status is the HTTP status: 401 for a caller who is not known; 400 for a
 	// request that contradicts itself; 503 when it cannot be found out now; 404 for a
 	// caller who must not know that the route exists, and is answered exactly as if
@@ -53,21 +53,21 @@ type Unauthenticated struct {
 }
 
 // Error returns the text.
-func (u *Unauthenticated) Error() string { return u.Text }
+func (r *Refusal) Error() string { return r.Text }
 
 // failure is its row of the wire table.
-func (u *Unauthenticated) failure() *failure {
-	f := &failure{kind: unauthenticated, word: u.Reason, text: u.Text, retry: u.RetryAfter}
-	switch u.Status {
+func (r *Refusal) failure() *failure {
+	f := &failure{kind: unauthenticated, word: r.Reason, text: r.Text, retry: r.RetryAfter}
+	switch r.Status {
 	case http.StatusNotFound:
-		return fail(routeNotFound, "route not found")
+		return noRoute(nil)
 	case http.StatusServiceUnavailable:
 		f.kind = authUnavailable
 	case http.StatusBadRequest:
 		f.kind = ambiguousCaller
 	}
-	if u.WWWAuthenticate != "" {
-		f.header = http.Header{"Www-Authenticate": {u.WWWAuthenticate}}
+	if r.WWWAuthenticate != "" {
+		f.header = http.Header{"Www-Authenticate": {r.WWWAuthenticate}}
 	}
 	return f
 }

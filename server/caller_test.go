@@ -21,11 +21,11 @@ import (
 
 // The refusals of these tests.
 var (
-	notKnown = &Unauthenticated{Status: 401, Reason: "credentials_missing", Text: "An API key is needed.",
+	notKnown = &Refusal{Status: 401, Reason: "credentials_missing", Text: "An API key is needed.",
 		WWWAuthenticate: `Bearer resource_metadata="https://gateway/.well-known/oauth-protected-resource/mcp/claims"`}
-	ambiguous = &Unauthenticated{Status: 400, Reason: "credentials_ambiguous", Text: "One credential, not two."}
-	cannotSay = &Unauthenticated{Status: 503, Reason: "issuer_unavailable", Text: "The issuer does not answer.", RetryAfter: 1500 * time.Millisecond}
-	notHere   = &Unauthenticated{Status: 404, Reason: "route_not_found", Text: "Not for this key."}
+	ambiguous = &Refusal{Status: 400, Reason: "credentials_ambiguous", Text: "One credential, not two."}
+	cannotSay = &Refusal{Status: 503, Reason: "issuer_unavailable", Text: "The issuer does not answer.", RetryAfter: 1500 * time.Millisecond}
+	notHere   = &Refusal{Status: 404, Reason: "route_not_found", Text: "Not for this key."}
 )
 
 // unreadable is a body that nobody may read.
@@ -254,7 +254,7 @@ func TestPeersAreAuthenticatedWithEveryRequest(t *testing.T) {
 func TestARefusedPeerCanCancel(t *testing.T) {
 	g := newBudgetGateway(t)
 	entered, cancelled := g.blockingTool()
-	var refuse atomic.Pointer[Unauthenticated]
+	var refuse atomic.Pointer[Refusal]
 	c := g.connectAs(Peer{Authenticate: func() (Caller, error) {
 		if why := refuse.Load(); why != nil {
 			return Caller{}, why
@@ -341,7 +341,7 @@ func TestLogsAndTracesTellNoSecrets(t *testing.T) {
 	g.call(true, "claims.rows", `{}`, as(secret)...)
 	g.core.budgets.Config.Enforce = "never"
 	g.call(true, "claims.rows", `{}`, as(secret)...)
-	for _, why := range []*Unauthenticated{notKnown, ambiguous, cannotSay, notHere} {
+	for _, why := range []*Refusal{notKnown, ambiguous, cannotSay, notHere} {
 		g.Server.auth = &callers{refuse: why}
 		g.call(true, "claims.rows", `{}`, as(secret)...)
 		c := g.connectAs(Peer{Authenticate: func() (Caller, error) { return named(secret), why }})

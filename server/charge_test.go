@@ -75,23 +75,10 @@ func TestWhatACallIsCharged(t *testing.T) {
 			_, _ = io.WriteString(w, "{")
 		}, 1},
 
-		// cost.md §4: digits only. White space around a value is not part of it.
-		"an explicit 0":     {priced("0"), 0},
-		"leading zeros":     {priced("0040"), 40},
-		"space around":      {priced(" 40\t"), 40},
-		"the most there is": {priced("9000000000"), 9_000_000_000},
-		"30 digits":         {priced(strings.Repeat("9", 30)), 9_000_000_000},
-		"negative":          {priced("-1"), 1},
-		"a fraction":        {priced("1.5"), 1},
-		"nothing":           {priced(""), 1},
-		"two lines":         {priced("5", "5"), 1},
-		"a list":            {priced("5, 5"), 1},
-		"a space inside":    {priced("5 5"), 1},
-		"full-width digits": {priced("\uff15"), 1},
-		"a sign":            {priced("+5"), 1},
-		"hexadecimal":       {priced("0x5"), 1},
-		"an exponent":       {priced("5e0"), 1},
-		"separators":        {priced("5_0"), 1},
+		// Which texts are prices is a matter of upstream.ParseCost.
+		"an explicit 0":           {priced("0"), 0},
+		"a price that is no such": {priced("-1"), 1},
+		"two prices":              {priced("5", "5"), 1},
 		"in another spelling": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["x-AGENT-cost"] = []string{"40"}
 			plain(200)(w, r)
@@ -238,7 +225,7 @@ func TestStepsOfAMeteredCall(t *testing.T) {
 	g.budgets.wantCharged(t, 40)
 }
 
-// A state that cannot be kept does not undo what its call did cost.
+// A state that cannot be kept does not undo what its call cost.
 func TestAFailedHandleKeepsThePrice(t *testing.T) {
 	g := newBudgetGateway(t)
 	g.store.setAway(true)

@@ -140,7 +140,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	release() // what comes now, as a store that is slow, is not the service's doing
 	record.answer = answer
 
-	// Settle what it did cost, so that headers and _meta can tell.
+	// Settle what it cost, so that headers and _meta can tell.
 	record.charge.settle(costOf(answer))
 
 	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {

@@ -8,7 +8,7 @@
 //   - errors.go is the one table from an error to what a caller sees.
 //   - core.go answers tools/list and tools/call from ONE snapshot. The pipeline
 //     of a call is straight code, readable from top to bottom.
-//   - caller.go says who calls, budget.go what the call may spend and did cost,
+//   - caller.go says who calls, budget.go what the call may spend and cost,
 //     state.go what it keeps until the next one.
 //   - observe.go tells an Observer how each call ended; trace.go is the span of a
 //     request, from its message to its answer, when there is a Tracer.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"tollgate/cost"
 	"tollgate/jsonwire"
 	"tollgate/registry"
 )
@@ -175,12 +176,18 @@ func (f *failure) setHeaders(h http.Header) {
 
 // retrySeconds rounds up: a client that comes back too early is refused again.
 func retrySeconds(d time.Duration) string {
-	return strconv.FormatInt(ceil(d, time.Second), 10)
+	return strconv.FormatInt(cost.Ceil(d, time.Second), 10)
 }
 
 // fail makes a failure from a format.
 func fail(kind errorKind, format string, args ...any) *failure {
 	return &failure{kind: kind, text: fmt.Sprintf(format, args...)}
+}
+
+// noRoute is the answer of a route that does not exist, or that the caller must not know
+// of. The cause may be nil.
+func noRoute(cause error) *failure {
+	return &failure{kind: routeNotFound, text: "route not found", cause: cause}
 }
 
 // asFailure gives any error its row. An error without one is internal: its text
@@ -189,8 +196,8 @@ func asFailure(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	if u, ok := errors.AsType[*Unauthenticated](err); ok {
-		return u.failure()
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r.failure()
 	}
 	if u, ok := errors.AsType[*registry.UnavailableError](err); ok {
 		text := "registry unavailable: " + u.Reason.String()
@@ -201,7 +208,7 @@ func asFailure(err error) *failure {
 	}
 	switch {
 	case errors.Is(err, registry.ErrRouteNotFound):
-		return &failure{kind: routeNotFound, text: "route not found", cause: err}
+		return noRoute(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &failure{kind: cancelled, text: "the request was cancelled", cause: err}
 	}

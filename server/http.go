@@ -73,7 +73,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		return err
 	}
 	if hidden {
-		return fail(routeNotFound, "route not found")
+		return noRoute(nil)
 	}
 	x.snapshot, err = s.checkRoute(x.ctx, key, x.msg)
 	s.nameRoute(x.span, key) // it may have become known meanwhile
@@ -112,7 +112,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 // routeKeyOf reads the path. The key's alphabet has no separator, no percent
 // sign and no way up, so one decoding (net/http's) is all there is to do.
 func routeKeyOf(r *http.Request) (registry.RouteKey, error) {
-	notFound := fail(routeNotFound, "route not found")
+	notFound := noRoute(nil)
 	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
 		return "", notFound
 	}

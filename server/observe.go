@@ -56,15 +56,14 @@ type CallEvent struct {
 }
 
 // BudgetEvent is what one call did to a budget. The zero value means that it was not
-// metered: it was refused before, metering is off, or the store of budgets could not
-// be asked.
+// metered: it was refused before, metering is off, or the budget store could not be
+// asked.
 type BudgetEvent struct {
 	Metered  bool
 	Reserved int64        // cost units held for it; 0 when nothing was
-	Charged  int64        // cost units it did cost, whether or not they were held
+	Charged  int64        // cost units it cost, whether or not they were held
 	Violated []cost.Limit // the limits that had no room for it
 	Refused  bool         // because of them; else the caller is one who is never refused
-	Local    bool         // decided without the store of budgets, in this process alone
 }
 
 // HandleEvent is one operation on a state behind a handle. The zero value means that

@@ -29,7 +29,7 @@ type BudgetsHealth struct {
 	Status Health            `json:"status"`
 	Store  BudgetStore       `json:"store"`
 	Mode   cost.StoreFailure `json:"mode,omitempty"`  // what happens while the store is away; "" in memory
-	Since  *time.Time        `json:"since,omitempty"` // when the store stopped to answer; nil while it answers
+	Since  *time.Time        `json:"since,omitempty"` // when the store stopped answering; nil while it answers
 
 	// LocalDecisions is how many reservations this process has decided by itself since
 	// its start, because the store was away.
@@ -63,24 +63,10 @@ type budgetsComponent struct {
 }
 
 type budgetAnswer struct {
-	Principal string      `json:"principal"`
-	Tier      string      `json:"tier"`
-	Burst     burstAnswer `json:"burst"`
-	Hour      hourAnswer  `json:"hour"`
-	Local     bool        `json:"local,omitempty"` // told by this process alone
-}
-
-type burstAnswer struct {
-	Limit           int64 `json:"limit"`
-	Remaining       int64 `json:"remaining"`
-	RefillPerSecond int64 `json:"refillPerSecond"`
-	FullSeconds     int64 `json:"fullSeconds"`
-}
-
-type hourAnswer struct {
-	Limit        int64 `json:"limit"`
-	Remaining    int64 `json:"remaining"`
-	ResetSeconds int64 `json:"resetSeconds,omitempty"` // absent: no hour is open
+	Principal string `json:"principal"`
+	Tier      string `json:"tier"`
+	cost.Shown
+	Local bool `json:"local,omitempty"` // told by this process alone
 }
 
 // budget answers with what a principal has left. It writes nothing, and opens no
@@ -99,14 +85,9 @@ func (h *Handler) budget(w http.ResponseWriter, r *http.Request) {
 	case err != nil && r.Context().Err() != nil: // nobody reads the answer
 	case err != nil:
 		h.o.Logger.Debug("a budget cannot be told", slog.Any("cause", err))
-		writeError(w, http.StatusServiceUnavailable, "the store of budgets cannot be asked now")
+		writeError(w, http.StatusServiceUnavailable, "the budget store cannot be asked now")
 	default:
-		writeJSON(w, http.StatusOK, budgetAnswer{
-			Principal: principal, Tier: b.Tier,
-			Burst: burstAnswer{b.BurstLimit, b.BurstRemaining, b.RefillPerSecond, roundUp(b.FullIn)},
-			Hour:  hourAnswer{b.HourLimit, b.HourRemaining, roundUp(b.HourResetIn)},
-			Local: b.Local,
-		})
+		writeJSON(w, http.StatusOK, budgetAnswer{Principal: principal, Tier: b.Tier, Shown: b.Shown(), Local: b.Local})
 	}
 }
 
@@ -124,6 +105,3 @@ func isPrincipal(text string) bool {
 	}
 	return false
 }
-
-// roundUp is d in whole seconds, as everything that says when to come back.
-func roundUp(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -37,7 +37,7 @@ func TestBudget(t *testing.T) {
 		"of this process alone": {local, nil, 200, `{"principal":"key:42","tier":"basic","burst":{"limit":1000000,"remaining":998740,"refillPerSecond":3000,"fullSeconds":1},` +
 			`"hour":{"limit":2000000,"remaining":1991200,"resetSeconds":2871},"local":true}`},
 		"nobody":    {Budget{}, ErrNoPrincipal, 404, `{"error":"there is no such principal: the API key is not in the keys file"}`},
-		"no answer": {Budget{}, errors.New("sentinel"), 503, `{"error":"the store of budgets cannot be asked now"}`},
+		"no answer": {Budget{}, errors.New("sentinel"), 503, `{"error":"the budget store cannot be asked now"}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
