@@ -310,6 +310,14 @@ func TestTheRefusalOfTheCostPage(t *testing.T) {
 		t.Errorf("a call that can never pass is told when to come back: %v %s", a.Header(), a.Body)
 	}
 
+	g = newMeteredGateway(t, cost.Tier{Capacity: 100, RefillPerSecond: 1, Hourly: 1000})
+	g.call(t.Context(), "search", `{"limit":5}`, priced(200, "5"))
+	a = g.call(t.Context(), "search", `{}`, priced(200, "1"))
+	var cut struct{ Error struct{ Message string } }
+	if err := json.Unmarshal(a.Body.Bytes(), &cut); err != nil || !strings.Contains(text, "\n"+cut.Error.Message+"\n") || cut.Error.Message == "" {
+		t.Errorf("the page does not show %s", a.Body)
+	}
+
 	g.account.away = errors.New("away")
 	a = g.call(t.Context(), "search", `{}`, priced(200, "1"))
 	if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") == "" || !strings.Contains(a.Body.String(), `"budget_store_unavailable"`) {
@@ -380,7 +388,7 @@ func TestTheChargesOfTheCostPage(t *testing.T) {
 // TestTheLeaseOfTheCostPage: a hold lives 30 s longer than its call may take, and is
 // then charged as a failed call.
 func TestTheLeaseOfTheCostPage(t *testing.T) {
-	if !strings.Contains(readText(t, costPage), "the tool's deadline and 30 s more; when it is over, the hold counts as a failed call: 1 is charged") {
+	if !strings.Contains(inOneLine(readText(t, costPage)), "the tool's deadline and 30 s more; when it is over, the hold counts as a failed call: 1 is charged") {
 		t.Error("the page does not say how long a hold is kept")
 	}
 	g := newMeteredGateway(t, basicTier())

@@ -66,6 +66,9 @@ func code(cell string) string {
 	return text
 }
 
+// inOneLine is a text as it reads, wherever its lines end.
+func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 func price(rows, nodeCalls int64) int64 {
 	return (rows*(100+20*nodeCalls) + 99) / 100
 }
@@ -169,7 +172,7 @@ func TestTheEstimatesOfTheCostPage(t *testing.T) {
 			t.Errorf("%v, but %d is reserved", row, got)
 		}
 	}
-	if !strings.Contains(text, "at most "+strconv.FormatInt(pageSize, 10)+" rows") {
+	if !strings.Contains(inOneLine(text), "at most "+strconv.FormatInt(pageSize, 10)+" rows") {
 		t.Errorf("the page does not say that a page is %d rows", pageSize)
 	}
 }
@@ -205,7 +208,7 @@ func TestTheTiersOfTheCostPage(t *testing.T) {
 
 var (
 	admittedStep = regexp.MustCompile(`with the estimate (\d+) is let through$`)
-	settledStep  = regexp.MustCompile(`^it did cost (\d+)$`)
+	settledStep  = regexp.MustCompile(`^it cost (\d+)$`)
 	refusedStep  = regexp.MustCompile(`with the estimate (\d+) is refused$`)
 )
 
@@ -263,7 +266,7 @@ var namedKey = regexp.MustCompile("`((?:cost|auth|upstream|http|registry|redis)\
 // the defaults that the page about cost gives with them.
 func TestTheBudgetPagesNameKeysThatExist(t *testing.T) {
 	reference := readText(t, "docs", "configuration.md")
-	page := readText(t, costPage)
+	page := inOneLine(readText(t, costPage))
 	for _, key := range namedKey.FindAllStringSubmatch(page+readText(t, authenticationPage), -1) {
 		if !strings.Contains(reference, "| `"+key[1]+"` |") {
 			t.Errorf("docs/configuration.md has no %s", key[1])
@@ -366,18 +369,26 @@ func TestTheReportingServiceCountsAsTheCostPageSays(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfTheCostPage runs its commands.
+// TestTheCommandsOfTheCostPage runs its commands, and those of the guide, against the
+// example service.
 func TestTheCommandsOfTheCostPage(t *testing.T) {
-	if _, err := exec.LookPath("sha256sum"); err != nil {
-		t.Skip("sha256sum is not installed")
+	for _, tool := range []string{"sha256sum", "jq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(tool + " is not installed")
+		}
 	}
-	blocks := shellBlocks(t, costPage)
-	if len(blocks) == 0 {
-		t.Error("the page has no command")
-	}
-	for _, block := range blocks {
-		if out := shell(t, block.lines); out != block.output || out == "" {
-			t.Errorf("the page shows\n%s\nbut this prints\n%s\n%s", block.output, out, block.lines)
+	own := startOwnService(t)
+	for page, least := range map[string]int{costPage: 2, filepath.Join("docs", "tool-service-guide.md"): 1} {
+		blocks := shellBlocks(t, page)
+		if len(blocks) < least {
+			t.Errorf("%s has %d commands", page, len(blocks))
+		}
+		for _, block := range blocks {
+			lines := strings.ReplaceAll(block.lines, "./tollgate", binary)
+			lines = strings.ReplaceAll(lines, "docs/examples/tollgate.yaml", own.config)
+			if out := shell(t, lines); out != block.output || out == "" {
+				t.Errorf("%s shows\n%s\nbut this prints\n%s\n%s", page, block.output, out, block.lines)
+			}
 		}
 	}
 }
