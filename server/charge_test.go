@@ -77,6 +77,7 @@ func TestWhatACallIsCharged(t *testing.T) {
 
 		// Which texts are prices is a matter of upstream.ParseCost.
 		"an explicit 0":           {priced("0"), 0},
+		"space around":            {priced(" 40\t"), 40}, // which is no part of a header's value
 		"a price that is no such": {priced("-1"), 1},
 		"two prices":              {priced("5", "5"), 1},
 		"in another spelling": {func(w http.ResponseWriter, r *http.Request) {

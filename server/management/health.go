@@ -81,9 +81,9 @@ type component struct {
 	Details any    `json:"details,omitempty"`
 }
 
-// components are the parts of the overall health. Of them only readiness decides
-// it: an origin, Redis or a budget store that is away is for its operator to know, and no reason
-// to take a replica that serves its lists out of service.
+// components are the parts of the overall health. Of them only readiness decides it:
+// an origin, Redis or a budget store that is away is for its operator to know, and no
+// reason to take a replica that serves its lists out of service.
 type components struct {
 	Liveness  component         `json:"liveness"`
 	Readiness Readiness         `json:"readiness"`
