@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"tollgate/keyring"
@@ -24,6 +25,7 @@ func (p *parts) openAuth(log *slog.Logger) (err error) {
 		Name:      p.config.Identity,
 		Transport: p.upstream.Transport(hostOf(c.OAuth.Issuer)...),
 		Logger:    log,
+		Routes:    p.declares,
 	})
 	if err != nil {
 		return err
@@ -36,6 +38,11 @@ func (p *parts) openAuth(log *slog.Logger) (err error) {
 		Logger:   log,
 	})
 	return err
+}
+
+// declares reports whether there is a route of that key.
+func (p *parts) declares(route string) bool {
+	return slices.Contains(p.registry.DeclaredRoutes(), registry.RouteKey(route))
 }
 
 // hostOf is the host of an address, which the operator named and which therefore
@@ -77,10 +84,23 @@ func admitted(caller auth.Caller, err error) (server.Caller, error) {
 // keyVariable has the API key of whoever uses the gateway without HTTP.
 const keyVariable = "TOLLGATE_API_KEY"
 
+// apiKey is the value of keyVariable. One that still has a ${…} is none: a client's
+// configuration was not filled in.
+func apiKey() string {
+	key := os.Getenv(keyVariable)
+	if strings.Contains(key, "${") {
+		return ""
+	}
+	return key
+}
+
+// errKeyless is why nobody without HTTP gets past a configuration.
+var errKeyless = errors.New("auth.mode is required, and auth.keysFile is not set: without HTTP a caller can only show an API key")
+
 // peer is whoever uses the gateway through this process alone: over standard input
 // and output, or from the command line. The error says why it may not.
 func (p *parts) peer(route string, header http.Header) (server.Peer, error) {
-	key := os.Getenv(keyVariable)
+	key := apiKey()
 	peer := server.Peer{Header: header, Authenticate: func() (server.Caller, error) {
 		return admitted(p.auth.AuthenticateKey(key, route))
 	}}
@@ -92,7 +112,7 @@ func (p *parts) peer(route string, header http.Header) (server.Peer, error) {
 	case refusal.Reason == auth.RouteNotFound:
 		return peer, fmt.Errorf("route %s does not exist, or the API key in %s may not use it", route, keyVariable)
 	case p.config.Auth.KeysFile == "":
-		return peer, errors.New("auth.mode is required, and auth.keysFile is not set: without HTTP a caller can only show an API key")
+		return peer, errKeyless
 	case key == "":
 		return peer, fmt.Errorf("auth.mode is required: set %s to an API key of %s", keyVariable, p.config.Auth.KeysFile)
 	default:

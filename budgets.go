@@ -89,10 +89,14 @@ func (m *metering) recovered() {
 // had spent a budget would have a fresh one.
 func (m *metering) warnOfEviction() {
 	policy, err := m.redis.EvictionPolicy(context.Background())
-	if err == nil && policy != "" && policy != "noeviction" {
+	if err == nil && evicts(policy) {
 		m.log.Warn("Redis may throw budgets away when its memory is full, and whoever has spent his gets a fresh one; set maxmemory-policy to noeviction", "policy", policy)
 	}
 }
+
+// evicts reports whether a Redis with that maxmemory-policy throws keys away; "" is one
+// that does not say.
+func evicts(policy string) bool { return policy != "" && policy != "noeviction" }
 
 // close settles what is left to settle and ends what runs in the background.
 func (m *metering) close() {

@@ -30,7 +30,7 @@ func TestClientConfig(t *testing.T) {
 		"claude, fixtures":      {[]string{"claude", "--fixtures"}, "mcpServers", stdio("stdio", "--route", "plant", "--fixtures"), "claude_desktop_config.json"},
 		"claude, variables":     {[]string{"claude", "--config", withVariables}, "mcpServers", entry{"command": binary, "args": []any{"stdio", "--route", "plant", "--config", withVariables}, "env": entry{"PORTAL": "${PORTAL}", "TOKEN": "${TOKEN}"}}, "PORTAL, TOKEN"},
 		"claude, headers":       {[]string{"claude", "--fixtures", "--header", "guid: 1", "--header", "employee-no: a,b"}, "mcpServers", stdio("stdio", "--route", "plant", "--fixtures", "--header", "guid: 1", "--header", "employee-no: a,b"), "claude_desktop_config.json"},
-		"relay, key":            {[]string{"claude", "--http", "https://gw.example", "--header", "guid: 1"}, "mcpServers", stdio("stdio", "--url", "https://gw.example/mcp/plant", "--header", "guid: 1"), "TOLLGATE_API_KEY"},
+		"relay, key":            {[]string{"claude", "--http", "https://gw.example", "--header", "guid: 1"}, "mcpServers", stdio("stdio", "--url", "https://gw.example/mcp/plant", "--header", "guid: 1"), "--with-key"},
 		"claude, directory":     {[]string{"claude", "--fixtures=fix"}, "mcpServers", stdio("stdio", "--route", "plant", "--fixtures="+fixtures), "claude_desktop_config.json"},
 		"claude, remote":        {[]string{"claude", "--http", "https://gw.example"}, "mcpServers", stdio("stdio", "--url", "https://gw.example/mcp/plant"), "claude_desktop_config.json"},
 		"vscode":                {[]string{"vscode", "--fixtures"}, "servers", entry{"type": "stdio", "command": binary, "args": []any{"stdio", "--route", "plant", "--fixtures"}}, ".vscode/mcp.json"},

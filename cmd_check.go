@@ -15,7 +15,7 @@ import (
 
 // checkCmd validates a configuration, and what it points to.
 type checkCmd struct {
-	Live bool `env:"-" help:"Also fetch the Portal's answer and all manifests once, try Redis, and print every breach."`
+	Live bool `env:"-" help:"Also fetch the Portal's answer and all manifests once, try Redis and the OAuth issuer, and print every breach."`
 	source
 }
 
@@ -28,7 +28,7 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 		}
 		p.close()
 		fmt.Fprintln(std.out, "configuration ok")
-		p.printKeys(std.out)
+		p.printRest(std.out, p.hints(p.routesBeforehand()))
 		return nil
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -45,25 +45,34 @@ func (c checkCmd) Run(ctx context.Context, std streams, log *slog.Logger) error 
 	}
 	status := p.registry.Status()
 	redis, err := p.tryRedis(ctx)
+	hints := p.hints(p.registry.DeclaredRoutes())
+	if err == nil && redis == "" {
+		hints = append(hints, p.evictionHint(ctx)...)
+	}
+	issuer := ""
+	if err == nil {
+		issuer, err = p.tryIssuer(ctx)
+	}
 	p.close()
 	if err != nil {
 		return err
 	}
-	failed := (&liveReport{to: std.out}).print(status, redis)
-	p.printKeys(std.out)
+	failed := (&liveReport{to: std.out}).print(status, named{"redis", redis}, named{"issuer", issuer})
+	p.printRest(std.out, hints)
 	if failed {
 		return errFailedCheck
 	}
 	return nil
 }
 
-// printKeys shows what is known of keys: who may call, and how handles are signed.
-func (p *parts) printKeys(to io.Writer) {
+// printRest shows what is known of keys, who may call and how handles are signed, and
+// between them what can be served but is hardly meant.
+func (p *parts) printRest(to io.Writer, hints []string) {
 	if p.config.Auth.KeysFile != "" {
 		fmt.Fprintf(to, "API keys: %d\n", p.keys.Len())
 	}
-	if ids := p.keys.WithUnknownTier(); ids != nil {
-		fmt.Fprintln(to, "warning: the tiers of these API keys are not configured, so that their budget is that of basic: "+strings.Join(atMost(ids), ", "))
+	for _, hint := range hints {
+		fmt.Fprintln(to, "warning: "+hint)
 	}
 	p.states.printKeys(to)
 }
@@ -100,8 +109,12 @@ type liveReport struct {
 	seen map[registry.ServiceKey]*registry.Failure
 }
 
-// print reports all of it; redis is what is wrong with Redis, "" for nothing.
-func (r *liveReport) print(status registry.Status, redis string) (failed bool) {
+// named is what is wrong with something that is asked beside the registry; "" for
+// nothing.
+type named struct{ name, fault string }
+
+// print reports all of it.
+func (r *liveReport) print(status registry.Status, others ...named) (failed bool) {
 	r.seen = map[registry.ServiceKey]*registry.Failure{}
 	if status.Portal != nil {
 		failed = r.failure("portal", status.Portal.Failure)
@@ -109,8 +122,10 @@ func (r *liveReport) print(status registry.Status, redis string) (failed bool) {
 	for _, route := range status.Routes {
 		failed = r.route(route) || failed
 	}
-	if redis != "" {
-		failed = r.finding("redis", registry.Finding{Level: registry.Breach, Text: redis})
+	for _, other := range others {
+		if other.fault != "" {
+			failed = r.finding(other.name, registry.Finding{Level: registry.Breach, Text: other.fault})
+		}
 	}
 	if !failed {
 		if len(status.Routes) == 0 { // no static route is none: only a Portal can say so

@@ -16,6 +16,7 @@ import (
 	"tollgate/config"
 	"tollgate/fixtures"
 	"tollgate/registry"
+	"tollgate/transport/auth"
 )
 
 // clientConfigCmd prints what a client's own configuration needs to use a
@@ -25,6 +26,7 @@ type clientConfigCmd struct {
 	Route  string   `required:"" placeholder:"KEY" help:"The route to use."`
 	HTTP   string   `name:"http" placeholder:"URL" help:"Address of a running gateway: the client connects to it instead of starting a gateway itself."`
 	Header []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the caller, for an entry that starts tollgate. May be given several times."`
+	Key    bool     `name:"with-key" env:"-" help:"The gateway wants an API key: the entry gets the place for it. Not needed with a --config that says so."`
 	source
 }
 
@@ -33,6 +35,7 @@ type clientConfigCmd struct {
 type clientEntry struct {
 	Type    string            `json:"type,omitempty"`
 	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
@@ -45,13 +48,30 @@ type client struct {
 	http     string // the same for an HTTP endpoint
 	httpOnly bool   // knows commands only: an HTTP endpoint is reached through the relay
 	place    string
+
+	// key is what stands for the API key in an entry, and keyPlace says where it comes
+	// from. In most clients it is a placeholder for the user to replace; forgotten, it
+	// counts as not set.
+	key      string
+	keyPlace string
+	inputs   bool // asks the user for the key, by a list called inputs
+	headless bool // takes no headers from an entry for an HTTP endpoint
 }
 
+const (
+	keyInput      = "tollgate-api-key"
+	replacedByKey = "${" + keyVariable + "}"
+)
+
 var knownClients = map[string]client{
-	"claude":    {member: "mcpServers", httpOnly: true, place: "Claude Desktop: Settings > Developer > Edit Config (claude_desktop_config.json), then restart it"},
-	"vscode":    {member: "servers", stdio: "stdio", http: "http", place: "VS Code: .vscode/mcp.json in the workspace, or \"MCP: Open User Configuration\""},
-	"cursor":    {member: "mcpServers", place: "Cursor: ~/.cursor/mcp.json, or .cursor/mcp.json in the project"},
-	"inspector": {member: "mcpServers", stdio: "stdio", http: "streamable-http", place: "MCP Inspector: save it as mcp.json, then run: npx @modelcontextprotocol/inspector --config mcp.json --server %s"},
+	"claude": {member: "mcpServers", httpOnly: true, place: "Claude Desktop: Settings > Developer > Edit Config (claude_desktop_config.json), then restart it",
+		key: replacedByKey, keyPlace: "replace " + replacedByKey + " in \"env\" by the API key"},
+	"vscode": {member: "servers", stdio: "stdio", http: "http", place: "VS Code: .vscode/mcp.json in the workspace, or \"MCP: Open User Configuration\"",
+		key: "${input:" + keyInput + "}", keyPlace: "VS Code asks for the API key and keeps it", inputs: true},
+	"cursor": {member: "mcpServers", place: "Cursor: ~/.cursor/mcp.json, or .cursor/mcp.json in the project",
+		key: "${env:" + keyVariable + "}", keyPlace: "Cursor takes the API key from " + keyVariable + " in its own environment"},
+	"inspector": {member: "mcpServers", stdio: "stdio", http: "streamable-http", place: "MCP Inspector: save it as mcp.json, then run: npx @modelcontextprotocol/inspector --config mcp.json --server %s",
+		key: replacedByKey, keyPlace: "replace " + replacedByKey + " in \"env\" by the API key", headless: true},
 }
 
 // Run prints the snippet of what would start, or says why it would not.
@@ -60,7 +80,7 @@ func (c clientConfigCmd) Run(parsed *kong.Context, std streams) error {
 	if err := c.check(parsed, as); err != nil {
 		return err
 	}
-	variables, err := c.inspect()
+	variables, keyed, err := c.inspect()
 	if err != nil {
 		return err
 	}
@@ -74,18 +94,46 @@ func (c clientConfigCmd) Run(parsed *kong.Context, std streams) error {
 			entry.Env[name] = "${" + name + "}" // forgotten there, it counts as not set
 		}
 	}
-	c.explain(std.errors, as, entry, variables)
+	written := map[string]any{as.member: map[string]*clientEntry{c.name(): &entry}}
+	if keyed {
+		entry.addKey(as)
+		if as.inputs {
+			written["inputs"] = []clientInput{{Type: "promptString", ID: keyInput, Description: "API key of the gateway", Password: true}}
+		}
+	}
+	c.explain(std.errors, as, entry, variables, keyed)
 	enc := json.NewEncoder(std.out)
 	enc.SetEscapeHTML(false) // a URL's & stays readable
 	enc.SetIndent("", "  ")
-	return enc.Encode(map[string]any{as.member: map[string]clientEntry{c.name(): entry}})
+	return enc.Encode(written)
+}
+
+// clientInput is something VS Code asks the user for.
+type clientInput struct {
+	Type        string `json:"type"`
+	ID          string `json:"id"`
+	Description string `json:"description"`
+	Password    bool   `json:"password"`
+}
+
+// addKey gives the entry the place for an API key, where the client has one.
+func (e *clientEntry) addKey(as client) {
+	switch {
+	case e.Command != "":
+		if e.Env == nil {
+			e.Env = map[string]string{}
+		}
+		e.Env[keyVariable] = as.key
+	case !as.headless:
+		e.Headers = map[string]string{"Authorization": "Bearer " + as.key}
+	}
 }
 
 // name is what the client calls the server.
 func (c clientConfigCmd) name() string { return "tollgate-" + c.Route }
 
 // explain says where the snippet goes and what the user has to fill in.
-func (c clientConfigCmd) explain(to io.Writer, as client, entry clientEntry, variables []string) {
+func (c clientConfigCmd) explain(to io.Writer, as client, entry clientEntry, variables []string, keyed bool) {
 	place := as.place
 	if strings.Contains(place, "%s") {
 		place = fmt.Sprintf(place, c.name())
@@ -94,8 +142,13 @@ func (c clientConfigCmd) explain(to io.Writer, as client, entry clientEntry, var
 	if len(variables) > 0 {
 		fmt.Fprintf(to, "The configuration uses environment variables, which clients do not pass on; fill in \"env\": %s\n", strings.Join(variables, ", "))
 	}
-	if c.HTTP != "" && entry.Command != "" {
-		fmt.Fprintln(to, `If the gateway wants an API key, add it to the entry: "env": {"TOLLGATE_API_KEY": "…"}`)
+	switch {
+	case keyed && entry.URL != "" && as.headless:
+		fmt.Fprintln(to, "The entry cannot hold the API key: in the window of the client, set the header Authorization to Bearer and the key")
+	case keyed:
+		fmt.Fprintln(to, "The gateway wants an API key: "+as.keyPlace)
+	case c.HTTP != "":
+		fmt.Fprintln(to, "If the gateway wants an API key, give --with-key, too: the entry then has the place for it")
 	}
 }
 
@@ -121,28 +174,32 @@ func (c clientConfigCmd) check(parsed *kong.Context, as client) error {
 
 // inspect finds out whether a gateway started by the snippet would serve the
 // route, and returns the environment variables its configuration uses. They need
-// not be set here.
-func (c clientConfigCmd) inspect() (variables []string, err error) {
+// not be set here. keyed is whether the entry has to hold an API key.
+func (c clientConfigCmd) inspect() (variables []string, keyed bool, err error) {
 	if c.HTTP != "" {
-		return nil, nil
+		return nil, c.Key, nil
 	}
 	settings := config.Default()
 	if c.Config != "" {
 		if settings, variables, err = config.Inspect(c.Config, os.LookupEnv); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if err := settings.CheckOrigin(c.Fixtures.on); err != nil {
-		return nil, err
+		return nil, false, err
+	}
+	guarded := settings.Auth.Mode == auth.Required
+	if guarded && settings.Auth.KeysFile == "" {
+		return nil, false, errKeyless
 	}
 	var demo *fixtures.Demo
 	if c.Fixtures.on {
 		if demo, err = fixtures.Start(fixtures.Options{Dir: c.Fixtures.dir}); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		defer demo.Close()
 	}
-	return variables, requireRoute(c.Route, settings, demo)
+	return variables, c.Key || guarded, requireRoute(c.Route, settings, demo)
 }
 
 func (c clientConfigCmd) entry(as client) (clientEntry, error) {

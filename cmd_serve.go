@@ -15,6 +15,7 @@ import (
 	"tollgate/config"
 	"tollgate/registry"
 	"tollgate/transport"
+	"tollgate/transport/auth"
 )
 
 // serveCmd is the HTTP gateway.
@@ -171,7 +172,7 @@ func (p *parts) announce(ctx context.Context, to io.Writer, base, management str
 	status := p.registry.Status()
 	logFirstLoad(status, log)
 	if p.demo != nil {
-		welcome(to, base, management, p.demo)
+		offer{base, management, p.config.Auth.Mode == auth.Required, p.demo}.welcome(to)
 		return
 	}
 	logAddresses(status, base, log)

@@ -104,7 +104,7 @@ func (c stdioCmd) relay(ctx context.Context, std streams, log *slog.Logger, head
 	version, _ := build()
 	return relay.Run(ctx, relay.Options{
 		URL:     c.URL,
-		APIKey:  os.Getenv(keyVariable),
+		APIKey:  apiKey(),
 		Header:  header,
 		Lines:   transport.NewStdio(std.in, std.out, config.Default().Transport.HTTP.MaxRequestBytes),
 		Logger:  log,

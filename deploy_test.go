@@ -22,7 +22,23 @@ func exposed(t *testing.T) map[string]metric {
 	if a.status != http.StatusOK {
 		t.Fatalf("/metrics answers %d %s", a.status, a.body)
 	}
-	return parseMetrics(a.body)
+	metrics := parseMetrics(a.body)
+	metrics[issuerUp] = exposedOfAnIssuer(t)
+	return metrics
+}
+
+const issuerUp = "tollgate_issuer_up"
+
+// exposedOfAnIssuer is what /metrics has of an OAuth issuer once it was asked.
+func exposedOfAnIssuer(t *testing.T) metric {
+	t.Helper()
+	g := guarded(t, requires("", "http://127.0.0.1:1"))
+	g.list(t, true, "plant", bearer(ecIssuerKey(t, "k1").sign(t, map[string]any{"iss": "http://127.0.0.1:1"}))...)
+	m, ok := parseMetrics(g.management(t, http.MethodGet, "/metrics").body)[issuerUp]
+	if !ok {
+		t.Fatalf("there is no %s", issuerUp)
+	}
+	return m
 }
 
 // labelValues are the values a label of a metric can have; nil is any.

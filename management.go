@@ -43,6 +43,7 @@ func newManagement(p *parts, pprof bool, level *slog.LevelVar, log *slog.Logger)
 			Redis:         p.redisHealth(),
 			Budgets:       p.peekBudget(),
 			BudgetsHealth: p.budgetsHealth(),
+			Issuer:        p.issuerHealth(),
 			Draining:      p.draining.Load,
 			Pprof:         pprof,
 			Logger:        log,

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +62,7 @@ func TestTheIssuerChangesItsKey(t *testing.T) {
 	if lines := g.warnings("OAuth issuer"); len(lines) != 1 {
 		t.Errorf("the log warns %d times: %q", len(lines), lines)
 	}
-	g.stderr.await(t, g.exited, "the OAuth issuer answers again")
+	g.stderr.await(t, g.exited, "the OAuth issuer gives keys again")
 }
 
 // TestTheIssuerIsAwayAtTheStart: the gateway starts, says that it cannot know, and
@@ -73,6 +75,7 @@ func TestTheIssuerIsAwayAtTheStart(t *testing.T) {
 	file, keys := apiKeys(t, apiKeyEntry("ci"))
 	g := guarded(t, requires(file, issuer.issuer()))
 
+	g.wantIssuer(t, `{"status":"UNKNOWN"}`, "")
 	for _, modern := range []bool{true, false} {
 		wantIssuerAway(t, g.list(t, modern, "plant", bearer(token.Access)...))
 		g.list(t, modern, "plant", bearer(keys["ci"])...).wantGood(t)
@@ -81,11 +84,14 @@ func TestTheIssuerIsAwayAtTheStart(t *testing.T) {
 	if a := g.management(t, http.MethodGet, "/actuator/health/readiness"); a.status != 200 {
 		t.Errorf("not ready, although most callers can be served: %d, %s", a.status, a.body)
 	}
+	g.wantIssuer(t, `"status":"DOWN"`, "0")
+	g.wantIssuer(t, `"kind":"unreachable"`, "0")
 	if n := g.refusals(t)["issuer_unavailable"]; n != 2 {
 		t.Errorf("%d refusals are counted, want 2", n)
 	}
 	issuer.start()
 	until(t, 200, func() answer { return g.list(t, true, "plant", bearer(token.Access)...) }).wantGood(t)
+	g.wantIssuer(t, `{"status":"UP","since":"`, "1")
 	if log := g.stderr.text(); strings.Contains(log, token.Access[:20]) || strings.Contains(log, keys["ci"][:12]) {
 		t.Error("the log shows a credential")
 	}
@@ -141,5 +147,81 @@ func wantIssuerAway(t testing.TB, a answer) {
 	a.wantRefused(t, 503, -32603, "issuer_unavailable", "")
 	if got := a.header.Get("Retry-After"); got != "5" {
 		t.Errorf("Retry-After is %q", got)
+	}
+}
+
+// wantIssuer checks what operators see of the issuer: part of the component of health,
+// and the gauge, "" for none.
+func (g *gateway) wantIssuer(t testing.TB, component, gauge string) {
+	t.Helper()
+	var health struct {
+		Components struct {
+			Issuer json.RawMessage `json:"issuer"`
+		} `json:"components"`
+	}
+	if a := g.management(t, http.MethodGet, "/actuator/health"); json.Unmarshal([]byte(a.body), &health) != nil || !strings.Contains(string(health.Components.Issuer), component) {
+		t.Errorf("health has %s, want %s", a.body, component)
+	}
+	found := regexp.MustCompile(`(?m)^tollgate_issuer_up (\d)$`).FindStringSubmatch(g.management(t, http.MethodGet, "/metrics").body)
+	if got := strings.Join(found[min(1, len(found)):], ""); got != gauge {
+		t.Errorf("the gauge is %q, want %q", got, gauge)
+	}
+}
+
+// TestAWrongIssuerIsSeen: a misspelt issuer is known before a rollout, and each token it
+// makes unusable is told apart from an outage in the log.
+func TestAWrongIssuerIsSeen(t *testing.T) {
+	issuer := startAuthServer(t, ecIssuerKey(t, "k1"))
+	right := issuer.issuer()
+	for name, test := range map[string]struct {
+		issuer string
+		want   string // in what check prints; "" is no fault
+		logged []string
+	}{
+		"right":          {right, "", nil},
+		"misspelt":       {right + "x", "status: answered with HTTP status 404", []string{`"kind":"status"`, `"status":404`}},
+		"slash":          {right + "/", "another_issuer: the discovery document is that of " + right + ",", []string{`"kind":"another_issuer"`, `"document_issuer":"` + right + `"`}},
+		"nobody is here": {"http://127.0.0.1:1", "unreachable: no connection", []string{`"kind":"unreachable"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := guardedConfig(t, requires("", test.issuer))
+			o := tollgate(t, "check", "--live", "--fixtures", "--config", config)
+			const line = "ERROR issuer - gives no keys to check access tokens with: "
+			switch {
+			case test.want == "" && (o.code != 0 || strings.Contains(o.stdout, "issuer")):
+				t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+			case test.want != "" && (o.code != exitFailed || !strings.Contains(o.stdout, line+test.want)):
+				t.Errorf("exit code %d, want %q\n%s%s", o.code, line+test.want, o.stdout, o.stderr)
+			}
+			if test.want == "" {
+				return
+			}
+			g := guarded(t, requires("", test.issuer))
+			wantIssuerAway(t, g.list(t, true, "plant", bearer(issuer.signs.sign(t, issuer.claims(resourceOf("plant"))))...))
+			warning := g.stderr.await(t, g.exited, "the OAuth issuer gives no keys")
+			for _, part := range test.logged {
+				if !strings.Contains(warning, part) {
+					t.Errorf("the log warns %q, want %q", warning, part)
+				}
+			}
+			if strings.Contains(warning, `"status":`) != (name == "misspelt") {
+				t.Errorf("a status that is none: %s", warning)
+			}
+		})
+	}
+}
+
+// TestARefusalCanBeLookedInto: the log says of each what the gateway wanted, and nothing
+// of what came. A route that does not exist is whatever the caller has written.
+func TestARefusalCanBeLookedInto(t *testing.T) {
+	issuer := startAuthServer(t, ecIssuerKey(t, "k1"))
+	g := guarded(t, requires("", issuer.issuer()))
+	token := issuer.signs.sign(t, issuer.claims(resourceOf("lab")))
+	g.list(t, true, "plant", bearer(token)...).wantRefused(t, 401, 401, "token_audience", invalidToken("plant"))
+	g.list(t, true, "tg_mistaken", bearer(token)...)
+	g.stderr.await(t, g.exited, `"msg":"caller not let in","reason":"token_audience","route":"plant","audience":"`+resourceOf("plant")+`"`)
+	g.stderr.await(t, g.exited, `"msg":"caller not let in","reason":"token_audience"}`)
+	if log := g.stderr.text(); strings.Contains(log, token[:20]) || strings.Contains(log, "tg_mistaken") || strings.Contains(log, resourceOf("lab")) {
+		t.Error("the log shows what the caller has sent")
 	}
 }

@@ -18,7 +18,13 @@ import (
 // its routes are nobody's last-good, and its states nobody's. Nothing is asked of
 // Redis before there is a registry.
 func (p *parts) openRedis(log *slog.Logger) (err error) {
-	if p.config.Redis.URL == "" || p.demo != nil {
+	if p.config.Redis.URL == "" {
+		return nil
+	}
+	if p.demo != nil {
+		if p.purpose.serves {
+			log.Warn("the demo never uses Redis: budgets, stored states and copies stay in this process; leave out --fixtures to share them")
+		}
 		return nil
 	}
 	p.redis, err = redisconn.Open(redisconn.Options{

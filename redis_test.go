@@ -53,7 +53,7 @@ func TestCheckLiveTriesRedis(t *testing.T) {
 		"dead port":      {"redis://127.0.0.1:1", "ERROR redis - cannot be used: connect (refused)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := service.config(t, test.url)
+			file := service.config(t, test.url, "cost: {replicas: 2}")
 			o := tollgate(t, "check", "--live", "--config", file)
 			if test.want == "" {
 				if o.code != 0 || !strings.HasPrefix(o.stdout, "ok: 1 route\n") {

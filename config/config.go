@@ -49,6 +49,10 @@ type Config struct {
 	// ones; none goes away.
 	Cost cost.Config `yaml:"cost"`
 
+	// ReplicasChosen says that the file gives cost.replicas. Its default is right for
+	// one process only.
+	ReplicasChosen bool `yaml:"-"`
+
 	Telemetry telemetry.Config `yaml:"telemetry"`
 }
 
@@ -164,6 +168,7 @@ func (d *decoder) parse(name, dir string, data []byte) (*Config, error) {
 		// report problems nobody has.
 		c.resolvePaths(dir)
 		c.ManagementChosen = d.given["management.listen"]
+		c.ReplicasChosen = d.given["cost.replicas"]
 		problems.List = d.known(d.withoutValues(c.check(d)))
 	}
 	if err := problems.sorted(); err != nil {

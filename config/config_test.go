@@ -103,6 +103,7 @@ management: { listen: ":9001" }
 	want.Identity = "mcp-insurance-core"
 	want.Transport.Listen = ":9000"
 	want.Transport.Management.Listen, want.ManagementChosen = ":9001", true
+	want.ReplicasChosen = true
 	want.Transport.HTTP.TLS.CertFile = filepath.Join(dir, "cert.pem")
 	want.Transport.HTTP.TLS.KeyFile = filepath.Join(dir, "cert.pem")
 	want.Transport.HTTP.AllowedOrigins = []string{"https://app.example"}
@@ -273,7 +274,7 @@ shutdown:
 			"5:3: cost.replicas: must be from 1 to 10000, is 10001",
 			"7:3: cost.maxInFlight: must be from 0 to 9000000000, is -1",
 			"9:14: cost.tiers.basic.refillPerSecond: must be from 1 to the capacity, 1000000, is 1000001",
-			"10:5: cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 10, is 0",
+			"10:5: cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 10, is 0 or missing",
 			"10:5: cost.tiers.gold.hourly: must be from 1 to 9000000000, is 0",
 			"8:3: cost.tiers: the name of a tier must be",
 		}},

@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -113,6 +114,23 @@ func (r *Ring) WithUnknownTier() (ids []string) {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// WithUnknownRoute returns what keys name as a route and is none, as "ID (ROUTE)", sorted: a
+// misspelt one is a route the key may not use.
+func (r *Ring) WithUnknownRoute(known func(route string) bool) (strangers []string) {
+	if r == nil {
+		return nil
+	}
+	for id, key := range *r.keys.Load() {
+		for _, route := range key.Routes {
+			if !known(route) {
+				strangers = append(strangers, fmt.Sprintf("%s (%s)", id, route))
+			}
+		}
+	}
+	slices.Sort(strangers)
+	return strangers
 }
 
 // Len is how many keys there are.

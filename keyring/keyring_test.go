@@ -454,3 +454,20 @@ func TestWithoutAFileThereAreNoKeys(t *testing.T) {
 	}
 	none.Close()
 }
+
+// TestWithUnknownRoute: a route that is misspelt is found, whoever else has the right one.
+func TestWithUnknownRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, entry("b", 1, ", routes: [plant, plnt]")+entry("a", 2, ", routes: [Lab]")+entry("c", 3, ", routes: [lab]")+entry("d", 4, ""))
+		known := func(route string) bool { return route == "plant" || route == "lab" }
+		if got, want := w.ring.WithUnknownRoute(known), []string{"a (Lab)", "b (plnt)"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := w.ring.WithUnknownRoute(func(string) bool { return true }); got != nil {
+			t.Errorf("all exist: %q", got)
+		}
+		if got := (*Ring)(nil).WithUnknownRoute(known); got != nil {
+			t.Errorf("no ring: %q", got)
+		}
+	})
+}

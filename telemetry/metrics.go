@@ -27,6 +27,7 @@ type MetricsOptions struct {
 	InFlight func() map[registry.ServiceKey]int        // calls per Tool Service right now
 	Redis    func() (up bool, consecutiveFailures int) // nil: none is configured
 	Budgets  func() BudgetState                        // nil: calls are not metered
+	Issuer   func() (up, asked bool)                   // nil: there is no OAuth issuer. asked: it has been asked for its keys
 	Dropped  func() (spans uint64, traced bool)        // spans no collector will get; traced is false when there are no traces
 }
 

@@ -21,6 +21,7 @@ var (
 		"Time since the service of a route that was fetched longest ago was fetched; absent while one never was.", "route")
 	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis accepts what the gateway writes; absent when none is configured.")
 	redisFailuresDesc = desc("tollgate_redis_failures", "Failures of Redis since its last success.")
+	issuerUpDesc      = desc("tollgate_issuer_up", "1 when the OAuth issuer gave keys when it was last asked; absent while nobody has asked, and without one.")
 	spansDroppedDesc  = desc("tollgate_spans_dropped_total", "Spans that were dropped instead of reaching the collector; absent without one.")
 )
 
@@ -47,7 +48,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	for _, d := range []*prometheus.Desc{
 		readyDesc, upstreamInFlightDesc, portalStatusDesc, bundleStatusDesc, routeToolsDesc, routeSnapshotDesc,
-		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc, spansDroppedDesc,
+		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc, issuerUpDesc, spansDroppedDesc,
 		budgetStoreUpDesc, budgetLocalDesc, budgetWaitingDesc, budgetDroppedDesc, budgetRetriesDesc,
 	} {
 		ch <- d
@@ -153,6 +154,11 @@ func (s states) process(o MetricsOptions, status registry.Status) {
 	}
 	if o.Budgets != nil {
 		s.budgets(o.Budgets())
+	}
+	if o.Issuer != nil {
+		if up, asked := o.Issuer(); asked {
+			s.flag(issuerUpDesc, up)
+		}
 	}
 	if o.Dropped != nil {
 		if spans, traced := o.Dropped(); traced {

@@ -240,12 +240,13 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 	cold := registry.RouteStatus{Key: "cold", Bundles: []registry.BundleStatus{{ID: "c", OriginStatus: registry.OriginStatus{Condition: registry.Unreachable}}}}
 	w, _ := newWorld(claims, cold, off)
 	w.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Degraded}}
-	ready, up := true, false
+	ready, up, asked := true, false, false
 	m := NewMetrics(MetricsOptions{
 		Version: "1.2.3", Commit: "abc", Status: w.Status,
 		Ready:    func(registry.Status) bool { return ready },
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 7} },
 		Redis:    func() (bool, int) { return up, 3 },
+		Issuer:   func() (bool, bool) { return up, asked },
 		Dropped:  func() (uint64, bool) { return 5, true },
 	})
 	requireSamples(t, m,
@@ -271,15 +272,20 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 		!strings.HasPrefix(ages[1], `tollgate_route_snapshot_age_seconds{route="off"} 0.`) {
 		t.Errorf("ages: %q", ages)
 	}
+	if got := mention(scrape(t, m), "tollgate_issuer_up"); len(got) > 0 {
+		t.Errorf("nobody has asked the issuer: %v", got)
+	}
+	asked = true
+	requireSamples(t, m, `tollgate_issuer_up 0`)
 	ready, up = false, true
 	w.status.Portal = nil
-	requireSamples(t, m, `tollgate_ready 0`, `tollgate_redis_up 1`)
+	requireSamples(t, m, `tollgate_ready 0`, `tollgate_redis_up 1`, `tollgate_issuer_up 1`)
 	if got := mention(scrape(t, m), "tollgate_portal_status"); len(got) > 0 {
 		t.Errorf("without a Portal: %v", got)
 	}
 
 	_, bare := newWorld()
-	for _, name := range []string{"tollgate_redis", "tollgate_ready", "tollgate_upstream_in_flight"} {
+	for _, name := range []string{"tollgate_redis", "tollgate_issuer", "tollgate_ready", "tollgate_upstream_in_flight"} {
 		if got := mention(scrape(t, bare), name); len(got) > 0 {
 			t.Errorf("nobody to ask: %v", got)
 		}

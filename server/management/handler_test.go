@@ -239,19 +239,21 @@ func TestHealthShowsTheParts(t *testing.T) {
 	o.Redis = func(context.Context) RedisHealth {
 		return RedisHealth{Status: Down, Since: &at, ConsecutiveFailures: 3, LastFailureReason: "timeout"}
 	}
+	o.Issuer = func() IssuerHealth { return IssuerHealth{Status: Down, Since: &at, Kind: "another_issuer"} }
 	w := ask(o, "GET", "/actuator/health", "")
 	want := `{"status":"UP","groups":["liveness","readiness"],"components":{` +
 		`"liveness":{"status":"UP"},` +
 		`"readiness":{"status":"UP","details":{"readyRoutes":["claims"],"routesWithoutSnapshot":[]}},` +
 		`"portal":{"status":"DOWN","details":{"condition":"degraded","lastSuccessAt":"2026-07-28T12:00:00Z","consecutiveFailures":2,"lastFailureReason":"timeout","emptySince":"2026-07-28T12:00:00Z"}},` +
-		`"redis":{"status":"DOWN","since":"2026-07-28T12:00:00Z","consecutiveFailures":3,"lastFailureReason":"timeout"}}}` + "\n"
+		`"redis":{"status":"DOWN","since":"2026-07-28T12:00:00Z","consecutiveFailures":3,"lastFailureReason":"timeout"},` +
+		`"issuer":{"status":"DOWN","since":"2026-07-28T12:00:00Z","kind":"another_issuer"}}}` + "\n"
 	if w.Code != 200 || w.Body.String() != want {
 		t.Errorf("status %d\n%s, want\n%s", w.Code, w.Body, want)
 	}
 
-	o.Redis = nil
+	o.Redis, o.Issuer = nil, nil
 	reg.status.Portal = &registry.PortalStatus{OriginStatus: registry.OriginStatus{Condition: registry.Unreachable}}
-	if body := ask(o, "GET", "/actuator/health", "").Body.String(); !strings.Contains(body, `"portal":{"status":"UNKNOWN"`) || strings.Contains(body, "redis") {
+	if body := ask(o, "GET", "/actuator/health", "").Body.String(); !strings.Contains(body, `"portal":{"status":"UNKNOWN"`) || strings.Contains(body, "redis") || strings.Contains(body, "issuer") {
 		t.Errorf("before the first attempt, without Redis: %s", body)
 	}
 	reg.status.Portal = nil

@@ -26,6 +26,15 @@ type RedisHealth struct {
 	LastFailureReason   string     `json:"lastFailureReason,omitempty"` // a kind, such as timeout
 }
 
+// IssuerHealth is what the last question to the OAuth issuer came to. It is no reason
+// for a replica to be down: callers with API keys, and with tokens whose keys are
+// known, are served.
+type IssuerHealth struct {
+	Status Health     `json:"status"`          // Unknown: nobody has asked yet
+	Since  *time.Time `json:"since,omitempty"` // when it began to be so; nil: nobody has asked
+	Kind   string     `json:"kind,omitempty"`  // why it gave no keys, such as another_issuer
+}
+
 // Readiness says whether this replica wants requests, and why not.
 type Readiness struct {
 	Status  Health           `json:"status"`
@@ -82,14 +91,15 @@ type component struct {
 }
 
 // components are the parts of the overall health. Of them only readiness decides it:
-// an origin, Redis or a budget store that is away is for its operator to know, and no
-// reason to take a replica that serves its lists out of service.
+// an origin, Redis, a budget store or an issuer that is away is for its operator to
+// know, and no reason to take a replica that serves its lists out of service.
 type components struct {
 	Liveness  component         `json:"liveness"`
 	Readiness Readiness         `json:"readiness"`
 	Portal    *component        `json:"portal,omitempty"`  // nil: routes are static
 	Redis     *RedisHealth      `json:"redis,omitempty"`   // nil: not configured
 	Budgets   *budgetsComponent `json:"budgets,omitempty"` // nil: calls are not metered
+	Issuer    *IssuerHealth     `json:"issuer,omitempty"`  // nil: there is none
 }
 
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
@@ -107,6 +117,10 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if h.o.BudgetsHealth != nil {
 		budgets := h.o.BudgetsHealth(r.Context())
 		parts.Budgets = &budgetsComponent{budgets, budgets.effect()}
+	}
+	if h.o.Issuer != nil {
+		issuer := h.o.Issuer()
+		parts.Issuer = &issuer
 	}
 	writeJSON(w, ready.Status.code(), struct {
 		Status     Health     `json:"status"`

@@ -59,6 +59,10 @@ type Options struct {
 	// metered, and health does not speak of it.
 	BudgetsHealth func(context.Context) BudgetsHealth
 
+	// Issuer tells how the OAuth issuer is doing, and asks nobody. Nil: there is none, and
+	// health does not speak of it.
+	Issuer func() IssuerHealth
+
 	// Draining reports whether the process is about to leave. Nil: never.
 	Draining func() bool
 

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -45,12 +46,19 @@ type Options struct {
 
 	// Logger hears of an issuer that does not answer; nil is silence.
 	Logger *slog.Logger
+
+	// Routes reports whether a routeKey is one the log may name: callers write into
+	// the path whatever they like, a key by mistake for one. Nil: it names none.
+	Routes func(route string) bool
 }
 
 // Authenticator finds out who calls. Its methods may be called concurrently. It has
 // no goroutines and needs no closing.
 type Authenticator struct {
 	config   Config
+	wanted   string // what those without a credential are told
+	log      *slog.Logger
+	routes   func(string) bool
 	header   string // TrustedPrincipalHeader, canonical
 	keys     atomic.Pointer[keyTable]
 	tokens   *tokens // nil: no OAuth
@@ -72,7 +80,13 @@ func New(o Options) (*Authenticator, error) {
 	if o.Name == "" {
 		o.Name = "Tollgate"
 	}
-	a := &Authenticator{config: o.Config, header: http.CanonicalHeaderKey(o.Config.TrustedPrincipalHeader)}
+	if o.Routes == nil {
+		o.Routes = func(string) bool { return false }
+	}
+	a := &Authenticator{
+		config: o.Config, wanted: wanted(o.Config), log: o.Logger, routes: o.Routes,
+		header: http.CanonicalHeaderKey(o.Config.TrustedPrincipalHeader),
+	}
 	a.SetKeys(o.Keys)
 	if o.Config.OAuth.Issuer != "" {
 		public, err := url.Parse(o.Config.PublicURL)
@@ -101,25 +115,51 @@ func (a *Authenticator) SetKeys(keys []Key) {
 // matter. It may take as long as the issuer takes to answer, at most [IssuerTimeout],
 // and ends with the request.
 func (a *Authenticator) Authenticate(r *http.Request, route string) (Caller, error) {
+	caller, refusal := a.identify(r, route)
+	if refusal != nil {
+		a.tell(r.Context(), refusal, route)
+		return Caller{}, refusal
+	}
+	return caller, nil
+}
+
+func (a *Authenticator) identify(r *http.Request, route string) (Caller, *Refusal) {
 	if a.config.Mode == None {
 		return a.proxied(r.Header)
 	}
 	c, refusal := readCredential(r.Header)
 	if refusal != nil {
+		if refusal.Reason == Unauthenticated {
+			refusal.Text = a.wanted
+		}
 		return Caller{}, a.challenge(refusal, route, false)
 	}
-	if strings.HasPrefix(c.value, keyPrefix) || !c.bearer || a.tokens == nil {
-		caller, refusal := a.byKey(c.value, route)
-		if refusal != nil {
-			return Caller{}, a.challenge(refusal, route, c.bearer)
-		}
-		return caller, nil
+	var caller Caller
+	if byKey := strings.HasPrefix(c.value, keyPrefix) || !c.bearer || a.tokens == nil; byKey {
+		caller, refusal = a.byKey(c.value, route)
+	} else {
+		caller, refusal = a.tokens.verify(r.Context(), c.value, route)
 	}
-	caller, refusal := a.tokens.verify(r.Context(), c.value, route)
 	if refusal != nil {
-		return Caller{}, a.challenge(refusal, route, true)
+		return Caller{}, a.challenge(refusal, route, c.bearer)
 	}
 	return caller, nil
+}
+
+// tell has the log say of one caller what the metrics only count, for who looks for
+// the cause. It names what the gateway wants, and nothing the caller has sent.
+func (a *Authenticator) tell(ctx context.Context, refusal *Refusal, route string) {
+	if !a.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs := []any{"reason", string(refusal.Reason)}
+	if a.routes(route) {
+		attrs = append(attrs, "route", route)
+		if a.tokens != nil {
+			attrs = append(attrs, "audience", a.tokens.audience(route))
+		}
+	}
+	a.log.Debug("caller not let in", attrs...)
 }
 
 // AuthenticateKey finds out who has an API key that did not come over HTTP. With
@@ -129,7 +169,9 @@ func (a *Authenticator) AuthenticateKey(key, route string) (Caller, error) {
 		return Anonymous(), nil
 	}
 	if key == "" {
-		return Caller{}, refuse(Unauthenticated)
+		refusal := refuse(Unauthenticated)
+		refusal.Text = a.wanted
+		return Caller{}, refusal
 	}
 	caller, refusal := a.byKey(key, route)
 	if refusal != nil {
@@ -155,7 +197,7 @@ const maxPrincipal = 256
 // proxied is who the proxy says calls. Without the header it is nobody in
 // particular. A header that is there and cannot be used is refused: were it
 // anonymous, whoever gets a second line past the proxy would have no budget.
-func (a *Authenticator) proxied(h http.Header) (Caller, error) {
+func (a *Authenticator) proxied(h http.Header) (Caller, *Refusal) {
 	if a.header == "" {
 		return Anonymous(), nil
 	}

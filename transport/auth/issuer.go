@@ -42,7 +42,7 @@ const (
 )
 
 var (
-	errUnavailable = errors.New("the issuer does not answer")
+	errUnavailable = errors.New("the issuer gives no keys")
 	errNoKey       = errors.New("no key of the issuer")
 )
 
@@ -69,6 +69,8 @@ type keyState struct {
 	keys     []jose.JSONWebKey
 	asked    time.Time // when the issuer was asked for them; zero: never with success
 	failures int       // since then
+	fault    *fault    // the last of them; nil: there was none
+	since    time.Time // when what the last question came to began; zero: nobody has asked
 	next     time.Time // no try before, if there were failures
 }
 
@@ -154,23 +156,28 @@ func (k *issuerKeys) refresh(ctx context.Context, seen *keyState, usable bool) (
 
 // ask asks the issuer. It goes on when the caller has left: others wait for it.
 func (k *issuerKeys) ask(ctx context.Context, state *keyState) *keyState {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), IssuerTimeout)
-	defer cancel()
 	asked := time.Now()
-	keys, fault := k.source.fetch(ctx)
+	keys, fault := k.source.try(context.WithoutCancel(ctx))
+	since := state.since
+	if since.IsZero() || (fault == nil) != (state.failures == 0) {
+		since = asked
+	}
 	if fault == nil {
 		if !k.warned.IsZero() {
-			k.log.Info("the OAuth issuer answers again", "failures", state.failures)
+			k.log.Info("the OAuth issuer gives keys again", "failures", state.failures)
 			k.warned = time.Time{}
 		}
-		return &keyState{keys: keys, asked: asked}
+		return &keyState{keys: keys, asked: asked, since: since}
 	}
 	if time.Since(k.warned) >= warnEvery {
-		k.log.Warn("the OAuth issuer gives no keys to check access tokens with", "kind", fault.kind, "status", fault.status, "known_keys", len(state.keys))
+		k.log.Warn("the OAuth issuer gives no keys to check access tokens with", append(fault.attrs(), "known_keys", len(state.keys))...)
 		k.warned = time.Now()
 	}
 	pause := min(firstPause<<min(state.failures, 10), longestPause)
-	return &keyState{keys: state.keys, asked: state.asked, failures: state.failures + 1, next: time.Now().Add(pause)}
+	return &keyState{
+		keys: state.keys, asked: state.asked,
+		failures: state.failures + 1, fault: fault, since: since, next: time.Now().Add(pause),
+	}
 }
 
 // matching are the keys of that id, which may be "" if the token names none, that

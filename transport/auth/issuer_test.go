@@ -107,7 +107,7 @@ func TestAnIssuerThatIsAwayIsAskedSeldom(t *testing.T) {
 		if _, refusal := g.bearer(t, token); refusal != nil {
 			t.Errorf("the issuer is back: %v", refusal)
 		}
-		if !strings.Contains(g.log.String(), `level=INFO msg="the OAuth issuer answers again"`) {
+		if !strings.Contains(g.log.String(), `level=INFO msg="the OAuth issuer gives keys again"`) {
 			t.Errorf("nobody says so:\n%s", g.log)
 		}
 	})
@@ -232,7 +232,8 @@ func TestAnIssuerThatAnswersWrongly(t *testing.T) {
 		"discovery: hangs up":            {breaks, nil, "unreachable"},
 		"discovery: a web page":          {text(200, "<html>"+canary), nil, "not_metadata"},
 		"discovery: empty":               {text(200, ""), nil, "not_metadata"},
-		"discovery: another issuer":      {writes(map[string]any{"issuer": "https://" + canary, "jwks_uri": elsewhere.url + "/keys"}), nil, "another_issuer"},
+		"discovery: another issuer":      {writes(map[string]any{"issuer": "https://login.example/", "jwks_uri": elsewhere.url + "/keys"}), nil, "another_issuer document_issuer=https://login.example/"},
+		"discovery: no address":          {writes(map[string]any{"issuer": "https://u:" + canary + "@login.example"}), nil, "another_issuer known_keys"},
 		"discovery: no issuer":           {text(200, "{}"), nil, "another_issuer"},
 		"keys: error":                    {nil, text(503, canary), "status status=503"},
 		"keys: redirect":                 {nil, redirect("/keys"), "redirect status=302"},

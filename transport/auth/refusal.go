@@ -35,7 +35,7 @@ type Refusal struct {
 	//   - 404: answer exactly as for a route that does not exist, at the same point of
 	//     the request: that the route exists is not the caller's to know.
 	//   - 400: the request contradicts itself. Another credential would not help.
-	//   - 503: a token cannot be judged while its issuer does not answer. A client
+	//   - 503: a token cannot be judged while its issuer gives no keys. A client
 	//     that was told 401 would throw it away and ask the same issuer for another.
 	Status int
 
@@ -54,7 +54,7 @@ var refusals = map[Reason]struct {
 	status int
 	text   string
 }{
-	Unauthenticated:      {401, "Authentication is required: send an API key or an access token as Authorization: Bearer, or an API key as x-api-key."},
+	Unauthenticated:      {401, "Authentication is required."}, // Authenticator.wanted says what with
 	CredentialsAmbiguous: {400, "The request has more than one credential: send either Authorization or x-api-key, and once."},
 	KeyNotValid:          {401, "The API key is not valid."},
 	RouteNotFound:        {404, "There is no such route."},
@@ -65,8 +65,20 @@ var refusals = map[Reason]struct {
 	TokenExpired:         {401, "The access token has expired."},
 	TokenNotYetValid:     {401, "The access token is not valid yet."},
 	TokenPrincipal:       {401, "The access token does not say who calls: the claim this gateway needs is missing or cannot be used."},
-	IssuerUnavailable:    {503, "The access token cannot be checked now, because its issuer does not answer. Keep it and try again."},
+	IssuerUnavailable:    {503, "The access token cannot be checked now: this gateway cannot get the keys of its issuer. Keep the token and try again."},
 	PrincipalNotValid:    {400, "The header with the caller's identity is repeated or cannot be used."},
+}
+
+// wanted is the sentence for callers who show no credential: it names what this
+// gateway takes, for a caller would look in vain for an issuer that is not there.
+func wanted(c Config) string {
+	switch {
+	case c.OAuth.Issuer == "":
+		return "Authentication is required: send an API key as Authorization: Bearer or as x-api-key."
+	case c.KeysFile == "":
+		return "Authentication is required: send an access token as Authorization: Bearer."
+	}
+	return "Authentication is required: send an API key or an access token as Authorization: Bearer, or an API key as x-api-key."
 }
 
 // refuse is the refusal for a reason, without a challenge.

@@ -30,10 +30,12 @@ type source struct {
 	transport http.RoundTripper
 }
 
-// fault is why an issuer gave no keys. It holds nothing the issuer has said.
+// fault is why an issuer gave no keys. It holds nothing the issuer has said, but the
+// name it gives itself.
 type fault struct {
 	kind   string // one of a fixed set
 	status int    // of HTTP, if that is the fault
+	says   string // whose document it is, if that is the fault and the name is an address that [urlFault] accepts
 }
 
 // The kinds of faults, as the log has them.
@@ -50,6 +52,13 @@ const (
 	noUsableKey   = "no_usable_key"
 )
 
+// try is fetch with the time an issuer has for it.
+func (s source) try(ctx context.Context) ([]jose.JSONWebKey, *fault) {
+	ctx, cancel := context.WithTimeout(ctx, IssuerTimeout)
+	defer cancel()
+	return s.fetch(ctx)
+}
+
 // fetch asks for the discovery document and the keys it leads to.
 func (s source) fetch(ctx context.Context) ([]jose.JSONWebKey, *fault) {
 	w := &witness{next: s.transport}
@@ -60,8 +69,12 @@ func (s source) fetch(ctx context.Context) ([]jose.JSONWebKey, *fault) {
 	}
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), s.issuer)
 	if err != nil {
-		if _, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-			return nil, &fault{kind: anotherIssuer}
+		if mismatch, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+			f := &fault{kind: anotherIssuer}
+			if urlFault(mismatch.Discovered) == "" {
+				f.says = mismatch.Discovered // it is there for everybody to read
+			}
+			return nil, f
 		}
 		return nil, w.fault(ctx, notMetadata)
 	}

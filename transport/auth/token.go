@@ -44,10 +44,7 @@ func (t *tokens) verify(ctx context.Context, token, route string) (Caller, *Refu
 	if !isCompactJWS(token) {
 		return Caller{}, refuse(TokenMalformed)
 	}
-	audience := t.config.Audience
-	if audience == "" {
-		audience = t.public + "/mcp/" + route
-	}
+	audience := t.audience(route)
 	now := time.Now()
 	signature := &signature{keys: t.keys, fault: TokenMalformed}
 	verifier := oidc.NewVerifier(t.config.Issuer, signature, &oidc.Config{
@@ -67,6 +64,14 @@ func (t *tokens) verify(ctx context.Context, token, route string) (Caller, *Refu
 		return Caller{}, refuse(TokenMalformed)
 	}
 	return Caller{Principal: "oauth:" + principal, Tier: basicTier}, nil
+}
+
+// audience is what a token for a route must have in aud.
+func (t *tokens) audience(route string) string {
+	if t.config.Audience != "" {
+		return t.config.Audience
+	}
+	return t.public + "/mcp/" + route
 }
 
 func algorithmNames() []string {
