@@ -93,8 +93,8 @@ func TestTheRelayShowsItsKeyToTheGateway(t *testing.T) {
 			code int
 			says string
 		}{
-			"missing": {nil, -32603, "HTTP 401: the gateway wants a valid API key: set TOLLGATE_API_KEY (Authentication is required: "},
-			"wrong":   {apiKeyIs(keys["plants"] + "x"), -32603, "HTTP 401: the gateway wants a valid API key: set TOLLGATE_API_KEY (The API key is not valid.)"},
+			"missing": {nil, -32603, "HTTP 401: the gateway wants a valid API key or access token: set TOLLGATE_API_KEY to one (Authentication is required: "},
+			"wrong":   {apiKeyIs(keys["plants"] + "x"), -32603, "HTTP 401: the gateway wants a valid API key or access token: set TOLLGATE_API_KEY to one (The API key is not valid.)"},
 			"another": {apiKeyIs(keys["labs"]), 404, "route not found"},
 		} {
 			o := relay(test.env)

@@ -12,7 +12,7 @@ import (
 
 // keyAPICmd makes an API key.
 type keyAPICmd struct {
-	ID    string   `name:"id" env:"-" placeholder:"ID" help:"What the key is called in budgets, views and the log; 1 to 64 of A-Z a-z 0-9 . _ -."`
+	ID    string   `name:"id" env:"-" placeholder:"ID" help:"Required: what the key is called in budgets, views and the log; 1 to 64 of A-Z a-z 0-9 . _ -."`
 	Tier  string   `env:"-" placeholder:"TIER" help:"Its budget, such as basic, extended or bulk. Without it, basic."`
 	User  string   `env:"-" placeholder:"USER" help:"Whose key it is; visible ASCII, at most 128 characters."`
 	Route []string `env:"-" placeholder:"KEY" help:"A route the key may use. May be given several times. Without it, all."`
@@ -41,6 +41,9 @@ func (c keyAPICmd) make() (string, auth.Key, error) {
 	if joined, ok := auth.CheckKeys([]auth.Key{entry}).(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			e, _ := errors.AsType[*auth.KeyError](err)
+			if e.Field == "id" && c.ID == "" {
+				e.Text = "is required; " + e.Text
+			}
 			if flag, ok := map[string]string{"id": "--id", "tier": "--tier", "user": "--user", "routes": "--route"}[e.Field]; ok {
 				problems = append(problems, flag+": "+e.Text)
 			}
@@ -82,6 +85,6 @@ func yamlEntry(k auth.Key) string {
 // apiKeyHint says what nobody would guess: that the key is gone when it was not
 // kept, and that no restart is needed.
 const apiKeyHint = `# The API key is on standard output, and cannot be shown again: only its hash is kept.
-# Append this entry to the file auth.keysFile names, of every replica. A running gateway takes the changed
-# file by itself, within seconds. Removing the entry revokes the key.
+# Append this entry to the file auth.keysFile names, of every replica; the first one replaces the [] of a file
+# without keys. A running gateway takes the changed file by itself, within seconds. Removing the entry revokes the key.
 `

@@ -66,8 +66,8 @@ func TestKeyAPIRefusesWhatTheFileCouldNotHave(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"no id":          {nil, []string{"--id: want 1 to 64"}},
-		"an empty id":    {[]string{"--id="}, []string{"--id: want 1 to 64"}},
+		"no id":          {nil, []string{"--id: is required; want 1 to 64"}},
+		"an empty id":    {[]string{"--id="}, []string{"--id: is required; want 1 to 64"}},
 		"an id":          {[]string{"--id", "key:42"}, []string{"--id: want 1 to 64"}},
 		"a long id":      {[]string{"--id", strings.Repeat("i", 65)}, []string{"--id: want 1 to 64"}},
 		"a tier":         {[]string{"--id", "a", "--tier", "very bulky"}, []string{"--tier: want 1 to 32"}},

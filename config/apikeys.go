@@ -1,11 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"tollgate/transport/auth"
@@ -95,6 +97,9 @@ func ParseAPIKeys(name string, data []byte) ([]auth.Key, error) {
 	d := decoder{lookup: func(string) (string, bool) { return "", false }}
 	var keys []auth.Key
 	d.decode(data, &keys)
+	if line := emptyListAbove(data); line > 0 && len(d.problems) == 1 && strings.HasPrefix(d.problems[0].Text, notYAML) {
+		d.problems[0].Text = fmt.Sprintf("the file has [] above, in line %d: remove it, the entries are the list", line)
+	}
 	if len(d.problems) == 0 && !d.given[""] {
 		d.problems = append(d.problems, Problem{Text: "want a list of API keys, or [] for none; the file has neither"})
 	}
@@ -112,4 +117,21 @@ func ParseAPIKeys(name string, data []byte) ([]auth.Key, error) {
 		return nil, err
 	}
 	return keys, nil
+}
+
+// emptyListAbove is the line of a [] that entries follow; 0: there is none. It says that
+// there are no keys, and stays there when the first is appended.
+func emptyListAbove(data []byte) (line int) {
+	n := 0
+	for text := range bytes.Lines(data) {
+		n++
+		text, _, _ = bytes.Cut(text, []byte("#"))
+		switch text = bytes.TrimSpace(text); {
+		case string(text) == "[]" && line == 0:
+			line = n
+		case line > 0 && bytes.HasPrefix(text, []byte("- ")):
+			return line
+		}
+	}
+	return 0
 }

@@ -64,6 +64,10 @@ func TestReadAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
 		"null":           {"~\n", []string{": want a list of API keys, or [] for none"}},
 		"no list":        {"id: a\nsha256: " + hashA + "\n", []string{":1:1: want a list, not keys and values"}},
 		"two documents":  {"[]\n---\n[]\n", []string{":3:1: want one YAML document"}},
+		"[] and then entries": {"# none yet\n[] # for now\n# a key\n- id: a\n  sha256: " + hashA + "\n", []string{
+			":4:1: the file has [] above, in line 2: remove it, the entries are the list",
+		}},
+		"[] in something else": {"- id: []\n  routes: [\n", []string{":2:11: not valid YAML"}},
 		"wrong types": {"- id: 42\n  sha256: [x]\n  routes: claims\n  owner: me\n- \n- x\n", []string{
 			":1:7: [0].id: want a string, not a number; put the value in quotes",
 			":2:11: [0].sha256: want a string",

@@ -68,13 +68,16 @@ func (d *decoder) decode(data []byte, dst any) {
 	}
 }
 
+// notYAML begins what is said of a text that is none.
+const notYAML = "not valid YAML"
+
 func (d *decoder) syntax(err error) {
 	if syntax, ok := errors.AsType[*yaml.SyntaxError](err); ok && syntax.Token != nil {
 		pos := syntax.Token.Position
-		d.problems = append(d.problems, Problem{Line: pos.Line, Column: pos.Column, Text: "not valid YAML: " + unquotedYAML(syntax.Message)})
+		d.problems = append(d.problems, Problem{Line: pos.Line, Column: pos.Column, Text: notYAML + ": " + unquotedYAML(syntax.Message)})
 		return
 	}
-	d.problems = append(d.problems, Problem{Text: "not valid YAML"}) // whatever the text quotes
+	d.problems = append(d.problems, Problem{Text: notYAML}) // whatever the text quotes
 }
 
 var quotedYAML = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)

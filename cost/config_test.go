@@ -60,7 +60,7 @@ func TestValidate(t *testing.T) {
 		}, []string{
 			"cost.tiers: the name of a tier must be 1 to 32", "cost.tiers: the name of a tier must be 1 to 32"}},
 		{"zero", tiers(Tier{}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
-		{"refill zero", tiers(Tier{Capacity: 1, Hourly: 1}), []string{"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 1, is 0"}},
+		{"refill zero", tiers(Tier{Capacity: 1, Hourly: 1}), []string{"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 1, is 0 or missing"}},
 		{"refill above the capacity", tiers(Tier{5, 6, 1}), []string{"cost.tiers.gold.refillPerSecond:"}},
 		{"above", tiers(Tier{9_000_000_001, 1, 9_000_000_001}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
 		{"more charged than there is", func(c *Config) { c.Tiers["gold"], c.MinCharge = Tier{100, 1, 50}, 51 }, []string{

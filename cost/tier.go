@@ -36,6 +36,8 @@ func DefaultTiers() map[string]Tier {
 func (t Tier) check(report func(key, format string, args ...any)) {
 	if t.Capacity < 1 || t.Capacity > MaxUnits {
 		report("capacity", "must be from 1 to %d, is %d", int64(MaxUnits), t.Capacity)
+	} else if t.RefillPerSecond == 0 {
+		report("refillPerSecond", "must be from 1 to the capacity, %d, is 0 or missing", t.Capacity)
 	} else if t.RefillPerSecond < 1 || t.RefillPerSecond > t.Capacity {
 		report("refillPerSecond", "must be from 1 to the capacity, %d, is %d", t.Capacity, t.RefillPerSecond)
 	}

@@ -109,7 +109,7 @@ func refusal(res *http.Response, body []byte) *failure {
 	said := saying(res, body)
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized:
-		f.text = "the gateway wants a valid API key: set TOLLGATE_API_KEY" + said
+		f.text = "the gateway wants a valid API key or access token: set TOLLGATE_API_KEY to one" + said
 	case code == http.StatusForbidden:
 		f.text = "the gateway refuses this caller" + said
 	case code == http.StatusNotFound:
