@@ -12,6 +12,8 @@
 //   - Access tokens are JWTs, verified with the keys their issuer publishes. The
 //     issuer is asked when a token needs it, and at a bounded rate: callers who are
 //     not known to anybody must not become its load.
+//   - [Authenticator.IssuerStatus] is what the last question to the issuer came to;
+//     [Authenticator.CheckIssuer] asks now, for who wants to know before callers do.
 //   - [Authenticator.ServeMetadata] tells OAuth clients where to get a token
 //     (RFC 9728).
 //
