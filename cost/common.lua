@@ -12,11 +12,15 @@
 -- All is read and computed before anything is written, and the first command that
 -- writes is one that needs memory: what Redis refuses, it refuses as a whole.
 --
+-- What stands there may have been written by somebody else. A number that no account could
+-- have is an error before anything is computed with it.
+--
 -- Numbers are doubles, exact up to 2^53. All here are integers, and compared before a
 -- sum or a product could get there; a full bucket nearly does. What is further away than
 -- any clock of today can say is only ever expressed as time from now.
 
 local micro, hour, minute = 1000000, 3600000000, 60000000
+local maxUnits, maxLease = 9000000000, 31536000000000 -- the latter is a year
 local maxSum = 9007199254740991 -- 2^53 - 1
 
 local account, holds, id = KEYS[1], KEYS[2], ARGV[1]
@@ -46,12 +50,22 @@ local function put(bucket, units, capacity)
   return math.max(0, bucket + units * micro)
 end
 
+-- within reads an integer that is not below the one and not above the other.
+local function within(least, most, written)
+  local x = tonumber(written)
+  if not x or x < least or x > most or x % 1 ~= 0 then
+    error('not an account')
+  end
+  return x
+end
+
 local function parseHold(member, expires)
   local estimate, floor, ends, name = string.match(member, '^(%d+) (%d+) (%d+) (.*)$')
+  estimate = within(1, maxUnits, estimate)
   return {
     id = name,
-    back = tonumber(estimate) - math.max(1, tonumber(floor)),
-    hour = tonumber(ends),
+    back = estimate - math.max(1, within(0, estimate, floor)),
+    hour = within(0, maxSum, ends),
     expires = tonumber(expires),
   }
 end
@@ -63,15 +77,17 @@ local field = redis.call('HMGET', account, 'now', 'capacity', 'refill', 'hourly'
 local known = field[1] ~= false
 local l = {now = 0, hourEnds = 0, used = 0, minuteEnds = 0, requests = 0, latest = 0}
 if known then
-  l = {
-    now = tonumber(field[1]),
-    capacity = tonumber(field[2]), refill = tonumber(field[3]), hourly = tonumber(field[4]),
-    bucket = tonumber(field[5]),
-    hourEnds = tonumber(field[6]), used = tonumber(field[7]),
-    minuteEnds = tonumber(field[8]), requests = tonumber(field[9]),
-    latest = tonumber(field[10]),
-    hold = field[11],
-  }
+  l.now = within(0, maxSum, field[1])
+  l.capacity = within(1, maxUnits, field[2])
+  l.refill = within(1, l.capacity, field[3])
+  l.hourly = within(1, maxUnits, field[4])
+  l.bucket = within(0, maxUnits * micro, field[5])
+  l.hourEnds = within(0, l.now + hour, field[6])
+  l.used = within(0, maxSum, field[7])
+  l.minuteEnds = within(0, l.now + minute, field[8])
+  l.requests = within(0, maxUnits, field[9])
+  l.latest = within(0, l.now + maxLease, field[10])
+  l.hold = field[11]
 end
 local clocked = clock()
 local now = math.max(clocked, l.now)
@@ -123,7 +139,7 @@ local function under(tier)
   for _, h in ipairs(expired) do
     s.bucket = put(s.bucket, h.back, tier.capacity)
     if h.hour == s.hourEnds then
-      s.used = s.used - h.back
+      s.used = math.max(0, s.used - h.back)
     end
   end
   return s
@@ -137,16 +153,19 @@ local function inForce()
   return under(l)
 end
 
--- held finds the hold of this id, if its lease is not over: when it is, and the rest.
+-- held finds the hold of this id, if its lease is not over: its estimate and floor, the
+-- end of its hour, and all three as they are written.
 local function held()
   if not l.hold then
     return nil
   end
-  local expires, rest = string.match(l.hold, '^(%d+) (.*)$')
-  if tonumber(expires) > now then
-    return rest
+  local expires, hold = string.match(l.hold, '^(%d+) (.*)$')
+  if within(0, l.latest, expires) <= now then
+    return nil
   end
-  return nil
+  local estimate, floor, ends = string.match(hold, '^(%d+) (%d+) (%d+)$')
+  estimate = within(1, maxUnits, estimate)
+  return estimate, within(0, estimate, floor), within(0, maxSum, ends), hold
 end
 
 -- write makes state s the account's, and sets more fields.

@@ -125,13 +125,8 @@ func (e *ConfigError) Error() string { return "cost." + e.Key + ": " + e.Text }
 // that is not enabled is checked as well.
 func (c Config) Validate() error {
 	var errs []error
-	report := func(key, format string, args ...any) {
+	var report reporter = func(key, format string, args ...any) {
 		errs = append(errs, &ConfigError{Key: key, Text: fmt.Sprintf(format, args...)})
-	}
-	between := func(key string, value, least, most int64) {
-		if value < least || value > most {
-			report(key, "must be from %d to %d, is %d", least, most, value)
-		}
 	}
 	switch c.Enforce {
 	case EnforceAuto, EnforceAlways, EnforceNever:
@@ -143,11 +138,10 @@ func (c Config) Validate() error {
 	default:
 		report("onStoreFailure", "must be local or closed, is %q", c.OnStoreFailure)
 	}
-	between("pageSize", c.PageSize, 1, maxPageSize)
-	between("replicas", c.Replicas, 1, maxReplicas)
-	between("minCharge", c.MinCharge, 0, MaxUnits)
-	between("maxInFlight", c.MaxInFlight, 0, MaxUnits)
-	between("requestsPerMinute", c.RequestsPerMinute, 0, MaxUnits)
+	report.between("pageSize", c.PageSize, 1, maxPageSize)
+	report.between("replicas", c.Replicas, 1, maxReplicas)
+	limits, _ := c.Limits(BasicTier)
+	limits.checkOptional(report)
 	if _, ok := c.Tiers[BasicTier]; !ok {
 		report("tiers", "there must be a tier called %s", BasicTier)
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // Limiter keeps the accounts of all principals, each as a [Ledger] does. What a
-// budget forbids is a Decision; an error means that the store could not be asked or
-// that the question had no sense, and that nothing is known of what was stored. All
+// budget forbids is a Decision; an error means that the store could not be asked, or
+// that the request is invalid, and that nothing is known of what was stored. All
 // implementations are safe for concurrent use.
 type Limiter interface {
 	// Reserve decides about a call and, if it is admitted, holds its estimate.
 	Reserve(context.Context, Request) (Decision, error)
 
-	// Settle puts what a call did cost in the place of what it held. A hold that is not
+	// Settle puts what a call cost in the place of what it held. A hold that is not
 	// there (any more) changes nothing, so settling again is harmless.
 	Settle(context.Context, Settlement) (Balance, error)
 
@@ -36,7 +36,7 @@ type Request struct {
 	Account
 	ID       string        // of this one reservation, see [NewID]; not ""
 	Estimate int64         // in units, see [Rule.Reserve]; below 1 counts as 1
-	Lease    time.Duration // above 0; after it, a hold that was not settled is charged the least there is
+	Lease    time.Duration // above 0, at most a year; after it, a hold that was not settled is charged the least there is
 }
 
 // Decision answers a Request. Balance is what is left after it.
@@ -75,7 +75,7 @@ const (
 type Settlement struct {
 	Account
 	ID     string
-	Actual int64 // what the call did cost, in units; brought to 0…[MaxUnits]
+	Actual int64 // what the call cost, in units; brought to 0…[MaxUnits]
 	Local  bool  // Decision.Local of the reservation: a hold is settled where it was made
 }
 
@@ -84,7 +84,7 @@ type Settlement struct {
 type Balance struct {
 	BurstLimit      int64         // the bucket's capacity
 	BurstRemaining  int64         // what is in it
-	RefillPerSecond int64         //
+	RefillPerSecond int64         // what flows back into it
 	FullIn          time.Duration // until it is full, if nothing else happens; 0 when it is
 	HourLimit       int64         // the hourly total
 	HourRemaining   int64         // what is left of it
@@ -104,24 +104,31 @@ func NewID() string {
 	return string(text[:])
 }
 
-// invalid is the error of a question without sense: asked again, it has none either.
+// invalid is the error of an invalid request: it stays one, however often it is made.
 type invalid string
 
-// Error says what is wrong with the question.
+// Error says what is wrong with the request.
 func (e invalid) Error() string { return "cost: " + string(e) }
 
 const (
-	errNoID    invalid = "a reservation needs an id"
-	errNoLease invalid = "a reservation needs a lease"
+	errNoID      invalid = "a reservation needs an id"
+	errNoLease   invalid = "a reservation needs a lease"
+	errLongLease invalid = "a lease is at most a year"
 )
+
+// maxLease is the longest lease, far above that of any call: the end of one must be a
+// number that every store can keep exactly.
+const maxLease = 365 * 24 * time.Hour
 
 // check refuses a request that a Ledger could not keep.
 func (r *Request) check() error {
-	if r.ID == "" {
+	switch {
+	case r.ID == "":
 		return errNoID
-	}
-	if r.Lease <= 0 {
+	case r.Lease <= 0:
 		return errNoLease
+	case r.Lease > maxLease:
+		return errLongLease
 	}
 	return r.Limits.check()
 }

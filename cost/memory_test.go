@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -124,10 +125,18 @@ func TestRefusalsAndQuestionsOpenNoAccount(t *testing.T) {
 // limiters are those that must refuse questions without sense.
 func limiters() map[string]Limiter {
 	c := DefaultConfig()
-	return map[string]Limiter{"memory": NewMemory(), "fallback": NewFallback(NewMemory(), c, nil)}
+	return map[string]Limiter{"memory": NewMemory(), "fallback": NewFallback(NewMemory(), c, nil), "Redis": NewRedis(noRedis{})}
 }
 
-func TestQuestionsWithoutSense(t *testing.T) {
+// noRedis is a Redis that answers nothing.
+type noRedis struct{}
+
+func (noRedis) Script(string) func(context.Context, []string, ...any) ([]string, error) {
+	return func(context.Context, []string, ...any) ([]string, error) { return nil, nil }
+}
+
+// TestInvalidRequests: all limiters tell them from a store that does not answer.
+func TestInvalidRequests(t *testing.T) {
 	good := request("key:42", "a", 1, slow(100, 100))
 	for name, change := range map[string]func(*Request){
 		"no id":              func(r *Request) { r.ID = "" },
@@ -141,22 +150,26 @@ func TestQuestionsWithoutSense(t *testing.T) {
 		"negative charge":    func(r *Request) { r.Limits.MinCharge = -1 },
 		"negative flight":    func(r *Request) { r.Limits.MaxInFlight = -1 },
 		"negative requests":  func(r *Request) { r.Limits.RequestsPerMinute = -1 },
+		"a lease of years":   func(r *Request) { r.Lease = 365*24*time.Hour + 1 },
+		"too much charge":    func(r *Request) { r.Limits.MinCharge = 101 },
+		"too much flight":    func(r *Request) { r.Limits.MaxInFlight = MaxUnits + 1 },
+		"too many requests":  func(r *Request) { r.Limits.RequestsPerMinute = MaxUnits + 1 },
 	} {
 		for kind, l := range limiters() {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				r := good
 				change(&r)
-				if d, err := l.Reserve(t.Context(), r); err == nil {
-					t.Errorf("it is answered %+v", d)
+				if d, err := l.Reserve(t.Context(), r); !hopeless(err) {
+					t.Errorf("it is answered %+v, %v", d, err)
 				}
 				if r.Limits == good.Limits {
 					return
 				}
-				if b, err := l.Settle(t.Context(), settlement(r, 1, Decision{})); err == nil {
-					t.Errorf("settling is answered %+v", b)
+				if b, err := l.Settle(t.Context(), settlement(r, 1, Decision{})); !hopeless(err) {
+					t.Errorf("settling is answered %+v, %v", b, err)
 				}
-				if b, err := l.Peek(t.Context(), r.Account); err == nil {
-					t.Errorf("peeking is answered %+v", b)
+				if b, err := l.Peek(t.Context(), r.Account); !hopeless(err) {
+					t.Errorf("peeking is answered %+v, %v", b, err)
 				}
 			})
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -48,14 +49,10 @@ type Redis struct {
 	reserve, settle func(ctx context.Context, keys []string, args ...any) ([]string, error)
 }
 
-// maxLease is the longest lease, far above that of any call: the end of one must be a
-// number that Redis' scripts can keep exactly.
-const maxLease = 365 * 24 * time.Hour
+// maxWait is the longest time, in microseconds, that a time.Duration can say.
+const maxWait = int64(math.MaxInt64 / time.Microsecond)
 
-var (
-	errLongLease = errors.New("cost: a lease is longer than a year")
-	errReply     = errors.New("cost: Redis answered with something else than an account")
-)
+var errReply = errors.New("cost: Redis answered with something else than an account")
 
 // NewRedis returns a Redis. Nothing is asked of it yet.
 func NewRedis(s Scripter) *Redis { return newRedis(s, clockSource) }
@@ -72,9 +69,6 @@ func newRedis(s Scripter, clock string) *Redis {
 func (r *Redis) Reserve(ctx context.Context, q Request) (Decision, error) {
 	if err := q.check(); err != nil {
 		return Decision{}, err
-	}
-	if q.Lease > maxLease {
-		return Decision{}, errLongLease
 	}
 	l := q.Limits
 	estimate := min(max(1, q.Estimate, l.MinCharge), l.Capacity)
@@ -153,14 +147,23 @@ func readDecision(reply []string) (d Decision, err error) {
 		return Decision{}, err
 	}
 	for _, limit := range strings.Fields(reply[replyViolated]) {
-		d.Violated = append(d.Violated, Limit(limit))
+		switch limit := Limit(limit); limit {
+		case Burst, Hour, InFlight, Requests:
+			d.Violated = append(d.Violated, limit)
+		default:
+			return Decision{}, errReply
+		}
 	}
-	numbers, err := readNumbers(reply[replyEstimate], reply[replyWait], reply[replyBehind])
+	n, err := readNumbers(reply[replyEstimate], reply[replyWait], reply[replyBehind])
 	if err != nil {
 		return Decision{}, err
 	}
-	d.Estimate = numbers[0]
-	d.Wait = time.Duration(numbers[1]+numbers[2]) * time.Microsecond
+	estimate, wait, behind := n[0], n[1], n[2]
+	if estimate < 1 || estimate > MaxUnits || wait < 0 || behind < 0 || wait > maxWait-behind {
+		return Decision{}, errReply
+	}
+	d.Estimate = estimate
+	d.Wait = time.Duration(wait+behind) * time.Microsecond
 	d.Admitted = d.Violated == nil
 	d.Never = !d.Admitted && d.Estimate > d.HourLimit
 	return d, nil
@@ -179,7 +182,19 @@ func readBalance(reply []string) (Balance, error) {
 		tier:   Tier{Capacity: n[replyCapacity], RefillPerSecond: n[replyRefill], Hourly: n[replyHourly]},
 		bucket: n[replyBucket], used: n[replyUsed], hourEnds: n[replyHourLeft],
 	}
+	if !s.possible() {
+		return Balance{}, errReply
+	}
 	return s.balance(), nil
+}
+
+// possible reports whether a state at the time 0 is one that a Ledger could be in. What
+// stands in Redis may have been written by anybody, and must not be computed with
+// before.
+func (s *state) possible() bool {
+	limits := Limits{Tier: s.tier}
+	return limits.check() == nil && s.bucket >= 0 && s.bucket <= s.tier.Capacity*micro &&
+		s.used >= 0 && s.used <= maxSum && s.hourEnds >= 0 && s.hourEnds <= hour
 }
 
 func readNumbers(texts ...string) ([]int64, error) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tollgate/redisconn"
 	"tollgate/redistest"
 )
@@ -371,19 +373,33 @@ func TestForeignValuesInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	conn := openConn(t, server.URL(), time.Minute)
 	l := NewRedis(conn)
-	for _, test := range []struct {
+	type foreign struct {
 		name    string
 		foreign func(account, holds string) []string
 		held    bool // the account is there already
 		detail  string
-	}{
+	}
+	field := func(name, value string) foreign {
+		return foreign{name + " is " + value, func(account, _ string) []string { return []string{"HSET", account, name, value} }, true, "ERR"}
+	}
+	tests := []foreign{
 		{"the account is a list", func(account, _ string) []string { return []string{"RPUSH", account, "x"} }, false, "WRONGTYPE"},
 		{"the holds are text", func(_, holds string) []string { return []string{"SET", holds, "x"} }, false, "WRONGTYPE"},
 		{"the holds of an account are text", func(_, holds string) []string { return []string{"SET", holds, "x"} }, true, "WRONGTYPE"},
 		{"a time is no number", func(account, _ string) []string { return []string{"HSET", account, "now", "noon"} }, false, "ERR"},
 		{"a bucket is no number", func(account, _ string) []string { return []string{"HSET", account, "bucket", "x"} }, true, "ERR"},
 		{"a hold is none", func(_, holds string) []string { return []string{"ZADD", holds, "1", "x"} }, true, "ERR"},
-	} {
+		{"a hold is of more than there is", func(_, holds string) []string {
+			return []string{"ZADD", holds, "1", "9000000001 0 0 x"}
+		}, true, "ERR"},
+		field("capacity", "0"), field("refill", "0"), field("hourly", "0"),
+	}
+	for _, name := range []string{"now", "capacity", "refill", "hourly", "bucket", "hourEnds", "used", "minuteEnds", "requests", "latest"} {
+		for _, value := range []string{"-1", "1.5", "9000000000000000000", "1e300", "nan", "inf", ""} {
+			tests = append(tests, field(name, value))
+		}
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			server.Do("FLUSHALL")
 			a, other := unhurried("key:42"), unhurried("key:43")
@@ -401,6 +417,9 @@ func TestForeignValuesInRedis(t *testing.T) {
 			if e, ok := errors.AsType[*redisconn.Error](err); !ok || e.Detail != test.detail {
 				t.Errorf("settling: %v", err)
 			}
+			if b, err := l.Peek(t.Context(), a); err == nil {
+				t.Errorf("looking: %+v", b)
+			}
 			if after := stored(server); after != before {
 				t.Errorf("something was stored; before:\n%s\nafter:\n%s", before, after)
 			}
@@ -410,5 +429,53 @@ func TestForeignValuesInRedis(t *testing.T) {
 				t.Errorf("Redis is %+v", s)
 			}
 		})
+	}
+}
+
+// TestImpossibleReplies: an answer that no account could give is an error, whichever of
+// its numbers it is.
+func TestImpossibleReplies(t *testing.T) {
+	good := []string{"1000", "10", "2000", "400000000", "600", "3599000000", "300", "burst hour", "5000000", "7"}
+	d, err := readDecision(good)
+	want := Decision{
+		Estimate: 300, Violated: []Limit{Burst, Hour}, Wait: 5*time.Second + 7*time.Microsecond,
+		Balance: Balance{BurstLimit: 1000, BurstRemaining: 400, RefillPerSecond: 10, FullIn: time.Minute, HourLimit: 2000, HourRemaining: 1400, HourResetIn: 3599 * time.Second},
+	}
+	if diff := cmp.Diff(want, d); err != nil || diff != "" {
+		t.Fatalf("%v; (-want +got)\n%s", err, diff)
+	}
+	for place, bad := range map[int][]string{
+		replyCapacity: {"0", "9000000001", "9", "399"}, // less than the refill, less than what is in it
+		replyRefill:   {"0", "1001"},
+		replyHourly:   {"0", "9000000001"},
+		replyBucket:   {"1000000001"},
+		replyUsed:     {"9007199254740992"},
+		replyHourLeft: {"3600000001"},
+		replyEstimate: {"0", "9000000001"},
+		replyViolated: {"bust", "burst hours"},
+		replyWait:     {"9223372036854775"}, // microseconds that are one too many with the seven
+		replyBehind:   {"9223372036854770"},
+	} {
+		for _, value := range append(bad, "-1", "1.5", "9000000000000000000", "9223372036854775808", "-nan", "inf", "x") {
+			reply := slices.Clone(good)
+			reply[place] = value
+			if d, err := readDecision(reply); !errors.Is(err, errReply) {
+				t.Errorf("number %d is %s: %+v, %v", place, value, d, err)
+			}
+			if place < balanceReply {
+				if b, err := readBalance(reply[:balanceReply]); !errors.Is(err, errReply) {
+					t.Errorf("number %d is %s: %+v, %v", place, value, b, err)
+				}
+			}
+		}
+	}
+	for n := range len(good) {
+		if d, err := readDecision(good[:n]); !errors.Is(err, errReply) {
+			t.Errorf("%d of the numbers: %+v, %v", n, d, err)
+		}
+	}
+	most := []string{"9000000000", "1", "9000000000", "0", "9007199254740991", "3600000000", "9000000000", "burst", "9000000000000000", "0"}
+	if d, err := readDecision(most); err != nil || d.FullIn != d.Wait || d.Wait != 9e18 || d.HourRemaining != 0 {
+		t.Errorf("the most there can be: %+v, %v", d, err)
 	}
 }

@@ -7,14 +7,12 @@
 -- ends or 0).
 
 local s = inForce()
-local hold = held()
-if hold then
-  local estimate, floor, ends = string.match(hold, '^(%d+) (%d+) (%d+)$')
-  estimate = tonumber(estimate)
-  local actual = math.max(tonumber(ARGV[5]), tonumber(floor))
+local estimate, floor, ends, hold = held()
+if estimate then
+  local actual = math.max(tonumber(ARGV[5]), floor)
   s.bucket = put(s.bucket, estimate - actual, s.capacity)
-  if tonumber(ends) == s.hourEnds then
-    local others = s.used - estimate
+  if ends == s.hourEnds then
+    local others = math.max(0, s.used - estimate)
     s.used = others + math.min(actual, maxSum - others)
   end
   write(s)

@@ -318,7 +318,7 @@ func TestWhatCannotBeMendedIsNotTriedAgain(t *testing.T) {
 		m.say(outOfBounds)
 		fails(t, s, "a", lease(time.Minute))
 		has(t, s, SettlerStatus{Dropped: 1})
-		if got := log.String(); !strings.Contains(got, "limits out of bounds") {
+		if got := log.String(); !strings.Contains(got, "limits: capacity must be from 1") {
 			t.Errorf("log: %s", got)
 		}
 		m.say(away)

@@ -33,21 +33,31 @@ func DefaultTiers() map[string]Tier {
 }
 
 // check reports each value that is out of its bounds, by its YAML key.
-func (t Tier) check(report func(key, format string, args ...any)) {
-	if t.Capacity < 1 || t.Capacity > MaxUnits {
-		report("capacity", "must be from 1 to %d, is %d", int64(MaxUnits), t.Capacity)
-	} else if t.RefillPerSecond == 0 {
+func (t Tier) check(report reporter) {
+	report.between("capacity", t.Capacity, 1, MaxUnits)
+	switch {
+	case t.Capacity < 1 || t.Capacity > MaxUnits:
+	case t.RefillPerSecond == 0:
 		report("refillPerSecond", "must be from 1 to the capacity, %d, is 0 or missing", t.Capacity)
-	} else if t.RefillPerSecond < 1 || t.RefillPerSecond > t.Capacity {
+	case t.RefillPerSecond < 1 || t.RefillPerSecond > t.Capacity:
 		report("refillPerSecond", "must be from 1 to the capacity, %d, is %d", t.Capacity, t.RefillPerSecond)
 	}
-	if t.Hourly < 1 || t.Hourly > MaxUnits {
-		report("hourly", "must be from 1 to %d, is %d", int64(MaxUnits), t.Hourly)
+	report.between("hourly", t.Hourly, 1, MaxUnits)
+}
+
+// reporter is told of a value that is out of its bounds: its YAML key, and what would be
+// right.
+type reporter func(key, format string, args ...any)
+
+// between reports a value that is not between two others.
+func (report reporter) between(key string, value, least, most int64) {
+	if value < least || value > most {
+		report(key, "must be from %d to %d, is %d", least, most, value)
 	}
 }
 
 // Limits are what one principal may do. Values out of the bounds of [Config] are a
-// mistake of the caller; a [Limiter] answers them with an error.
+// mistake of whoever asks; a [Limiter] answers them with an error.
 type Limits struct {
 	Tier
 
@@ -67,12 +77,25 @@ type Limits struct {
 
 // check refuses limits that a Ledger could not compute with.
 func (l *Limits) check() error {
-	t := &l.Tier
-	if t.Capacity < 1 || t.Capacity > MaxUnits || t.RefillPerSecond < 1 || t.RefillPerSecond > t.Capacity ||
-		t.Hourly < 1 || t.Hourly > MaxUnits || l.MinCharge < 0 || l.MaxInFlight < 0 || l.RequestsPerMinute < 0 {
-		return invalid(fmt.Sprintf("limits out of bounds: %+v", *l))
+	var mistake error
+	var report reporter = func(key, format string, args ...any) {
+		if mistake == nil {
+			mistake = invalid("limits: " + key + " " + fmt.Sprintf(format, args...))
+		}
 	}
-	return nil
+	l.Tier.check(report)
+	l.checkOptional(report)
+	if most := min(l.Capacity, l.Hourly); mistake == nil && l.MinCharge > most {
+		report("minCharge", "must be at most %d, because no more can be spent at once, is %d", most, l.MinCharge)
+	}
+	return mistake
+}
+
+// checkOptional reports each of the optional limits that is out of its bounds.
+func (l *Limits) checkOptional(report reporter) {
+	report.between("minCharge", l.MinCharge, 0, MaxUnits)
+	report.between("maxInFlight", l.MaxInFlight, 0, MaxUnits)
+	report.between("requestsPerMinute", l.RequestsPerMinute, 0, MaxUnits)
 }
 
 // over returns each replica's part of the limits, so that all replicas together
