@@ -17,7 +17,7 @@ var arrows = map[string]struct {
 	reason string
 }{
 	"": {
-		may:    []string{"config", "cost", "fixtures", "jsonwire", "keyring", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
+		may:    []string{"config", "cost", "fixtures", "jsonwire", "keyring", "loglimit", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
@@ -29,7 +29,7 @@ var arrows = map[string]struct {
 		reason: "config turns YAML into the structs their owners document; it knows no way to run anything",
 	},
 	"cost": {
-		may:    []string{"jsonwire"},
+		may:    []string{"jsonwire", "loglimit"},
 		reason: "a budget is arithmetic on numbers and a clock; what can be known of tools, callers and stores without importing them keeps it exact and comparable between stores",
 	},
 	"docs/examples/tool-service": {
@@ -47,14 +47,18 @@ var arrows = map[string]struct {
 		may:    []string{"config", "transport/auth"},
 		reason: "the keyring keeps up with a file and hands on its keys; what a key opens, and what a tier is, is told it by whoever makes it",
 	},
+	"loglimit": {
+		reason: "how often a line may be told is arithmetic on numbers and a clock; what it tells is its owner's business",
+	},
 	"redisconn": {
+		may:    []string{"loglimit"},
 		reason: "a connection does not know what is kept behind it; who keeps something there sees an interface of its own",
 	},
 	"redistest": {
 		reason: "tests of any package start a Redis with it, so it can depend on none of them",
 	},
 	"registry": {
-		may:    []string{"jsonwire", "registry/schema"},
+		may:    []string{"jsonwire", "loglimit", "registry/schema"},
 		reason: "the registry knows origins and snapshots; who asks for a snapshot, and over which protocol, is not its business",
 	},
 	"registry/schema": {
@@ -66,7 +70,7 @@ var arrows = map[string]struct {
 		reason: "the relay hands lines to a remote gateway and must not run a local one by accident",
 	},
 	"server": {
-		may:    []string{"cost", "jsonwire", "registry", "registry/schema", "server/handle", "server/upstream"},
+		may:    []string{"cost", "jsonwire", "loglimit", "registry", "registry/schema", "server/handle", "server/upstream"},
 		reason: "the server answers MCP from snapshots; listeners and framing reach it through interfaces, so that every door meets the same core",
 	},
 	"server/handle": {

@@ -348,15 +348,15 @@ func (c *Conn) leave(t ticket, used *link) {
 func (c *Conn) succeeded(t ticket, u use) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	failures, began := c.breaker.failures, c.breaker.since
-	if !c.breaker.succeeded(t, u, time.Now()) {
+	failures, began, now := c.breaker.failures, c.breaker.since, time.Now()
+	if !c.breaker.succeeded(t, u, now) {
 		return
 	}
 	if c.link != nil && c.onRecovery != nil {
 		c.running.Go(c.onRecovery)
 	}
-	attrs := []any{"outage", time.Since(began).Round(time.Millisecond).String(), "failures", failures}
-	if c.news.recovered() {
+	attrs := []any{"outage", now.Sub(began).Round(time.Millisecond).String(), "failures", failures}
+	if c.news.recovered(now) {
 		c.log.Info("Redis is back", attrs...)
 	} else {
 		c.log.Debug("Redis is back", attrs...)

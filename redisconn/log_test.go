@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tollgate/loglimit"
 )
 
 // TestFlappingIsTold: a Redis that comes and goes each second for an hour fills no
@@ -20,7 +22,7 @@ func TestFlappingIsTold(t *testing.T) {
 			lines, away = lines+1, true
 		}
 		now = now.Add(time.Second / 2)
-		if n.recovered() {
+		if n.recovered(now) {
 			lines, away = lines+1, false
 		}
 		if away {
@@ -28,7 +30,7 @@ func TestFlappingIsTold(t *testing.T) {
 		}
 		now = now.Add(time.Second / 2)
 	}
-	if least, most := 2*60, 2*(60+someLines); lines < least || lines > most {
+	if least, most := 2*60, 2*(60+loglimit.Burst); lines < least || lines > most {
 		t.Errorf("%d lines, want %d to %d", lines, least, most)
 	}
 
@@ -59,7 +61,7 @@ func TestReasonsAndRefusalsThatAreTold(t *testing.T) {
 	if n.refused(start.Add(time.Hour)) {
 		t.Error("a refusal is told of while the log says that Redis is away")
 	}
-	if !n.recovered() || n.recovered() {
+	if !n.recovered(start) || n.recovered(start) {
 		t.Error("the end of an outage is to be told once")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tollgate/loglimit"
 	"tollgate/redistest"
 )
 
@@ -432,7 +433,7 @@ func TestClusterWithADeadNode(t *testing.T) {
 			return err
 		})
 	}
-	if n := len(log.events(t)) - before; n < 2 || n > 2*someLines {
+	if n := len(log.events(t)) - before; n < 2 || n > 2*loglimit.Burst {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tollgate/loglimit"
 )
 
 func TestRemarks(t *testing.T) {
@@ -38,26 +40,6 @@ func TestRemarks(t *testing.T) {
 	}
 	if !m.first("z", 21*time.Hour) {
 		t.Error("an hour later there is no room")
-	}
-}
-
-func TestBudget(t *testing.T) {
-	var b budget
-	count := func(at time.Duration) (n int) {
-		for range 100 {
-			if b.take(10, at) {
-				n++
-			}
-		}
-		return n
-	}
-	for _, step := range []struct {
-		at   time.Duration
-		want int
-	}{{0, 10}, {59 * time.Second, 0}, {time.Minute, 1}, {90 * time.Second, 0}, {2 * time.Minute, 1}, {5 * time.Minute, 3}, {24 * time.Hour, 10}} {
-		if got := count(step.at); got != step.want {
-			t.Errorf("%d lines at %v, want %d", got, step.at, step.want)
-		}
 	}
 }
 
@@ -97,7 +79,7 @@ func TestOriginsThatGoBackAndForthDoNotFillTheLog(t *testing.T) {
 		removed   = "INFO route removed"
 		misfit    = "WARN manifest is invalid on this route"
 
-		atRate = someLines + 60 // of what is told at a bounded rate
+		atRate = loglimit.Burst + 60 // of what is told at a bounded rate
 	)
 	plant := map[string][]svc{"plant": {alpha}}
 	full := says(manifestOf("alpha", "a.one", "a.two"))
@@ -214,7 +196,7 @@ func TestOutageThatLastsIsToldHoweverManyWereBefore(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		onePlant(w)
 		r := w.loaded(t, onDemand)
-		for range 3 * someLines {
+		for range 3 * loglimit.Burst {
 			w.down(alpha.url())
 			time.Sleep(time.Second)
 			ask(t, r, "plant")

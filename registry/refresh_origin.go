@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tollgate/loglimit"
 )
 
 // maxRetryInterval is where the retry clock stops doubling.
@@ -44,12 +46,12 @@ type record struct {
 	failure     *Failure  // of the last check; nil when it succeeded
 
 	// What the log tells of the failures, which may hide successes among them.
-	outage   alarm
+	outage   loglimit.Alarm
 	vain     int           // failures since the log told of an outage
 	reported []FailureKind // kinds it told of in that outage
 
-	emptySince time.Time // since then an empty answer waits for a second one to agree; zero = none does
-	hollow     alarm     // the same, as the log tells it
+	emptySince time.Time      // since then an empty answer waits for a second one to agree; zero = none does
+	hollow     loglimit.Alarm // the same, as the log tells it
 }
 
 // flight is one check under way. It belongs to nobody who waits for it.
@@ -147,7 +149,7 @@ func (r *Registry) succeeded(o *origin, next time.Duration) {
 	now := time.Now()
 	o.record.lastSuccess, o.record.lastAttempt = now, now
 	o.record.failures, o.record.backoff, o.record.failure = 0, 0, nil
-	over, vain := o.record.outage.set(false, r.now()), o.record.vain
+	over, vain := o.record.outage.Set(false, now), o.record.vain
 	o.mu.Unlock()
 	o.next.Store(int64(next))
 	if over {
@@ -164,12 +166,12 @@ func (r *Registry) failed(o *origin, failure *Failure) {
 	o.record.lastAttempt = time.Now()
 	o.record.failures++
 	o.record.failure = failure
-	o.record.emptyOver(r.now()) // what failed in between agrees with nothing
+	o.record.emptyOver() // what failed in between agrees with nothing
 	if doubling {
 		o.record.backoff++
 	}
 	failures, delay := o.record.failures, retryDelay(r.config.RetryInterval, o.record.backoff)
-	level := o.record.tell(failure.Kind, r.now())
+	level := o.record.tell(failure.Kind)
 	o.mu.Unlock()
 	o.next.Store(int64(r.now() + delay))
 	r.log.LogAttrs(r.ctx, level, "registry origin failed", o.who, slog.String("kind", string(failure.Kind)),
@@ -182,13 +184,13 @@ const maxReported = 8
 // tell notes a failure in what the log tells, and returns the level to tell it
 // at. Who mends an origin step by step sees what is next: another kind is told,
 // once in an outage.
-func (rec *record) tell(kind FailureKind, now time.Duration) slog.Level {
+func (rec *record) tell(kind FailureKind) slog.Level {
 	rec.vain++
-	if rec.outage.set(true, now) {
+	if rec.outage.Set(true, time.Now()) {
 		rec.vain, rec.reported = 1, []FailureKind{kind}
 		return kind.level(slog.LevelWarn)
 	}
-	if !rec.outage.told || len(rec.reported) >= maxReported || slices.Contains(rec.reported, kind) {
+	if !rec.outage.Told() || len(rec.reported) >= maxReported || slices.Contains(rec.reported, kind) {
 		return slog.LevelDebug
 	}
 	rec.reported = append(rec.reported, kind)
@@ -220,7 +222,7 @@ func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck
 	recheck = o.record.emptySince.Sub(r.born) + r.config.EmptyConfirm
 	told := false
 	if wait = now < recheck; wait {
-		told = o.record.hollow.set(true, now)
+		told = o.record.hollow.Set(true, time.Now())
 	}
 	o.mu.Unlock()
 	if told {
@@ -231,13 +233,13 @@ func (r *Registry) awaitSecond(o *origin, now time.Duration) (wait bool, recheck
 }
 
 // emptyOver ends the wait for a second empty answer: the next one is a first one.
-func (o *origin) emptyOver(now time.Duration) {
+func (o *origin) emptyOver() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.emptyOver(now)
+	o.record.emptyOver()
 }
 
-func (rec *record) emptyOver(now time.Duration) {
+func (rec *record) emptyOver() {
 	rec.emptySince = time.Time{}
-	rec.hollow.set(false, now)
+	rec.hollow.Set(false, time.Now())
 }

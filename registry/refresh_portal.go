@@ -85,7 +85,7 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 	o, now := &r.portal.origin, r.now()
 	next, since := now+r.config.Portal.RefreshTTL, now
 	if doc.notModified {
-		o.emptyOver(now)
+		o.emptyOver()
 		r.succeeded(o, next)
 		r.keepPortalConfirmed(true)
 		return CheckNotModified
@@ -101,7 +101,7 @@ func (r *Registry) portalAnswered(answer *Declaration, doc document) CheckResult
 		}
 		since = recheck - r.config.EmptyConfirm
 	}
-	o.emptyOver(now)
+	o.emptyOver()
 	if old := r.index.Load(); old == nil || len(old.declared) > 0 {
 		r.portal.emptySince = since
 	}
@@ -246,7 +246,7 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 	if rt.declared == nil && len(breaches) > 0 {
 		rt.live.Store(&live{why: InvalidDeclaration})
 	}
-	told, level := rt.invalid.set(len(breaches) > 0, r.now()), slog.LevelDebug
+	told, level := rt.invalid.Set(len(breaches) > 0, time.Now()), slog.LevelDebug
 	route := slog.String("route", string(rt.key))
 	switch {
 	case told && len(breaches) == 0:
@@ -256,8 +256,8 @@ func (r *Registry) noteBreaches(rt *route, breaches []Finding) {
 		return
 	case told:
 		level = slog.LevelWarn
-	case !same && rt.invalid.told:
-		level = rt.levelOfMore(slog.LevelWarn, r.now())
+	case !same && rt.invalid.Told():
+		level = rt.levelOfMore(slog.LevelWarn)
 	case same:
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tollgate/loglimit"
 )
 
 // route is one declared route. Requests read live and nothing else.
@@ -22,17 +24,17 @@ type route struct {
 	retryAt    atomic.Int64  // when a refused merge may cause a check again, in Registry time
 	copyReader copyReader
 
-	mu       sync.Mutex   // held while the route changes: publications are in order
-	declared []Service    // the last-good declaration, sorted by key; nil = there never was one
-	services []*service   // parallel to declared
-	breaches []Finding    // why the newest declaration is not in use; nil when it is
-	gone     bool         // no longer declared
-	outcome  merged       // of the last merge, without tools
-	omitted  []ServiceKey // services the list goes without
-	logged   string       // the last refusal the log tells of
-	refusal  alarm        // the newest manifests are not in use, as the log tells it
-	invalid  alarm        // the newest declaration is not, likewise
-	lines    budget       // of further changes that are told
+	mu       sync.Mutex      // held while the route changes: publications are in order
+	declared []Service       // the last-good declaration, sorted by key; nil = there never was one
+	services []*service      // parallel to declared
+	breaches []Finding       // why the newest declaration is not in use; nil when it is
+	gone     bool            // no longer declared
+	outcome  merged          // of the last merge, without tools
+	omitted  []ServiceKey    // services the list goes without
+	logged   string          // the last refusal the log tells of
+	refusal  loglimit.Alarm  // the newest manifests are not in use, as the log tells it
+	invalid  loglimit.Alarm  // the newest declaration is not, likewise
+	lines    loglimit.Budget // of further changes that are told
 
 	// fromCopy is what the route goes by of its copy: manifests as it used them in
 	// an earlier process, less those that the origin has replaced.
@@ -114,7 +116,7 @@ func (r *Registry) retire(rt *route) {
 	defer rt.mu.Unlock()
 	rt.gone = true
 	level := slog.LevelDebug
-	if r.removals.take(manyLines, r.now()) {
+	if r.removals.Take(manyLines, time.Now()) {
 		level = slog.LevelInfo
 	}
 	r.log.LogAttrs(r.ctx, level, "route removed", slog.String("route", string(rt.key)))
@@ -256,7 +258,7 @@ func siblings(declared []Service, i int) []string {
 func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	route := slog.String("route", string(rt.key))
 	if len(omitted) > 0 && !slices.Equal(omitted, rt.omitted) {
-		r.log.LogAttrs(r.ctx, rt.levelOfMore(slog.LevelWarn, r.now()), "route leaves out services that never had a manifest", route,
+		r.log.LogAttrs(r.ctx, rt.levelOfMore(slog.LevelWarn), "route leaves out services that never had a manifest", route,
 			slog.String("services", joinKeys(omitted)))
 	}
 	if out.refused == rt.logged || out.refused != "" && rt.awaitsFirst() {
@@ -265,7 +267,7 @@ func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	rt.logged = out.refused
 	level := slog.LevelDebug
 	// A refusal is over when nothing is refused: not when another reason is left.
-	told := rt.refusal.set(out.faulty || rt.refusal.told && out.refused != "", r.now())
+	told := rt.refusal.Set(out.faulty || rt.refusal.Told() && out.refused != "", time.Now())
 	if out.refused == "" {
 		if told {
 			level = slog.LevelInfo
@@ -276,8 +278,8 @@ func (r *Registry) logOutcome(rt *route, out merged, omitted []ServiceKey) {
 	switch {
 	case told:
 		level = slog.LevelWarn
-	case out.faulty && rt.refusal.told:
-		level = rt.levelOfMore(slog.LevelWarn, r.now())
+	case out.faulty && rt.refusal.Told():
+		level = rt.levelOfMore(slog.LevelWarn)
 	}
 	r.log.LogAttrs(r.ctx, level, "route does not serve the newest manifests", route, slog.String("reason", out.refused))
 	for _, key := range slices.Sorted(maps.Keys(out.breached)) {
@@ -294,8 +296,8 @@ const (
 
 // levelOfMore is the level at which one more change of the route is told: the
 // one wanted, while that keeps within bounds.
-func (rt *route) levelOfMore(wanted slog.Level, now time.Duration) slog.Level {
-	if rt.lines.take(someLines, now) {
+func (rt *route) levelOfMore(wanted slog.Level) slog.Level {
+	if rt.lines.Take(loglimit.Burst, time.Now()) {
 		return wanted
 	}
 	return slog.LevelDebug
@@ -317,7 +319,7 @@ func (rt *route) awaitsFirst() bool {
 // lists, which come after nil, are many and no news.
 func (r *Registry) logList(rt *route, before, s *Snapshot) {
 	route, tools := slog.String("route", string(s.Route)), slog.Int("tools", len(s.Tools))
-	told, level := rt.lines.take(someLines, r.now()), slog.LevelDebug
+	told, level := rt.lines.Take(loglimit.Burst, time.Now()), slog.LevelDebug
 	attrs := []slog.Attr{route, tools, slog.String("hash", s.Hash)}
 	if before != nil {
 		if told {

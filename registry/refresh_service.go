@@ -128,7 +128,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		}
 		since = recheck - r.config.EmptyConfirm
 	}
-	s.emptyOver(now)
+	s.emptyOver()
 	result := CheckNotModified
 	if !doc.notModified {
 		s.revision.Store(&m.Revision)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tollgate/loglimit"
 )
 
 // ErrRouteNotFound says that no route of that key is declared.
@@ -123,8 +125,8 @@ type Registry struct {
 	onCheck   func(Check) // nil: nobody wants to know
 	born      time.Time   // zero of Registry times
 
-	portal    *portal // nil: routes are static
-	removals  budget  // of removed routes that are told; under portal.applying
+	portal    *portal         // nil: routes are static
+	removals  loglimit.Budget // of removed routes that are told; under portal.applying
 	panics    panicBudget
 	index     atomic.Pointer[index]
 	indexed   chan struct{} // closed when there is an index

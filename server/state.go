@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"tollgate/jsonwire"
+	"tollgate/loglimit"
 	"tollgate/registry"
 	"tollgate/server/handle"
 	"tollgate/server/upstream"
@@ -26,7 +25,7 @@ const unchangedState = "unchanged"
 
 // stateWarnings are the two faults of handles that an operator has to hear of.
 type stateWarnings struct {
-	unknownKey, unavailable everyMinute
+	unknownKey, unavailable loglimit.EveryMinute
 }
 
 // A callState is what becomes of the state between calls in one call. The zero value
@@ -174,7 +173,7 @@ func (s *callState) log(ctx context.Context, operation string, failed *handle.Er
 	attrs := append(s.attrs(operation), slog.String("kind", string(failed.Kind)))
 	switch failed.Kind {
 	case handle.UnknownKey:
-		if calls, due := s.core.warnings.unknownKey.due(); due {
+		if calls, due := s.core.warnings.unknownKey.Due(1); due {
 			s.core.log.LogAttrs(ctx, slog.LevelWarn, "a handle names a key that is not here: replicas may have different keys", append(attrs, slog.Int("calls", calls))...)
 			return
 		}
@@ -182,7 +181,7 @@ func (s *callState) log(ctx context.Context, operation string, failed *handle.Er
 		if cause := failed.Unwrap(); cause != nil {
 			attrs = append(attrs, slog.String("cause", cause.Error()))
 		}
-		if calls, due := s.core.warnings.unavailable.due(); due {
+		if calls, due := s.core.warnings.unavailable.Due(1); due {
 			s.core.log.LogAttrs(ctx, slog.LevelWarn, "the state store is unavailable: tools with stored state fail, others do not", append(attrs, slog.Int("calls", calls))...)
 			return
 		}
@@ -196,25 +195,4 @@ func (s *callState) attrs(operation string) []slog.Attr {
 		slog.String("route", s.binding.Route), slog.String("tool", string(s.tool.Name)), slog.String("service", s.binding.Service),
 		slog.String("mode", string(s.rule.Mode)), slog.String("operation", operation),
 	}
-}
-
-// An everyMinute lets one thing through at most once a minute. The zero value is
-// ready for use; it is safe for concurrent use.
-type everyMinute struct {
-	mu    sync.Mutex
-	last  time.Time
-	count int // since the last one that was let through
-}
-
-// due reports whether it is time for one again, and how many there were since the
-// last one, itself included.
-func (e *everyMinute) due() (count int, due bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.count++
-	if now := time.Now(); e.last.IsZero() || now.Sub(e.last) >= time.Minute {
-		count, e.last, e.count = e.count, now, 0
-		return count, true
-	}
-	return 0, false
 }
