@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tollgate/cost"
+	"tollgate/loglimit"
 	"tollgate/redisconn"
 	"tollgate/server"
 )
@@ -34,8 +35,15 @@ type metering struct {
 	redis    *redisconn.Conn // of its own: what is slow elsewhere does not keep calls waiting
 	fallback *cost.Fallback
 
-	log    *slog.Logger
-	asking sync.WaitGroup // about eviction
+	log      *slog.Logger
+	asking   sync.WaitGroup // about eviction
+	eviction eviction
+}
+
+// eviction is what the log says of a Redis that throws keys away.
+type eviction struct {
+	mu    sync.Mutex
+	alarm loglimit.Alarm
 }
 
 // openBudgets makes what calls are paid from. Replicas share budgets in Redis; without
@@ -50,8 +58,8 @@ func (p *parts) openBudgets(log *slog.Logger) (err error) {
 		m.limiter = cost.NewMemory()
 	default:
 		m.redis, err = redisconn.Open(redisconn.Options{
-			Config: c.Redis, Timeout: budgetTimeout, LongestPause: budgetPause,
-			Logger: log.With("for", "budgets"), OnRecovery: m.recovered,
+			Config: c.Redis, Timeout: budgetTimeout, LongestPause: budgetPause, OnRecovery: m.recovered,
+			Logger: log.With("for", "budgets"), Quiet: true, // the fallback tells of outages
 		})
 		if err != nil {
 			return err
@@ -85,12 +93,18 @@ func (m *metering) recovered() {
 	m.warnOfEviction()
 }
 
-// warnOfEviction tells of a Redis that throws keys away when its memory is full: who
-// had spent a budget would have a fresh one.
+// warnOfEviction tells of a Redis that throws keys away when its memory is full: a caller
+// who had spent a budget would start afresh. It does so again only when Redis did not do
+// that meanwhile.
 func (m *metering) warnOfEviction() {
 	policy, err := m.redis.EvictionPolicy(context.Background())
-	if err == nil && evicts(policy) {
-		m.log.Warn("Redis may throw budgets away when its memory is full, and whoever has spent his gets a fresh one; set maxmemory-policy to noeviction", "policy", policy)
+	if err != nil || policy == "" {
+		return
+	}
+	m.eviction.mu.Lock()
+	defer m.eviction.mu.Unlock()
+	if m.eviction.alarm.Set(evicts(policy), time.Now()) && evicts(policy) {
+		m.log.Warn("Redis may throw budgets away when its memory is full, and a caller who has spent one starts afresh; set maxmemory-policy to noeviction", "policy", policy)
 	}
 }
 

@@ -199,7 +199,7 @@ func (w *budgetWorld) awaitLongPause(t *testing.T, g *gateway) {
 	t.Helper()
 	const failed, doubled = `"msg":"an operation on Redis failed","for":"budgets","kind":"timeout"`, 2
 	for late := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // between two looks
-		_, outage, _ := strings.Cut(g.stderr.text(), warnsRedisAway)
+		_, outage, _ := strings.Cut(g.stderr.text(), budgetsAreAway)
 		tries := map[string]bool{} // by the second: those that were under way at first are one
 		for line := range strings.Lines(outage) {
 			var entry struct{ Time time.Time }

@@ -276,7 +276,7 @@ func (w *budgetWorld) must(t *testing.T, g *gateway, agent, tool, arguments stri
 	}
 }
 
-// wantBudgets checks what health and metrics say of the store of budgets: "UP" or
+// wantBudgets checks what health and metrics say of the budget store: "UP" or
 // "DOWN", and whether this process has decided without it.
 func (g *gateway) wantBudgets(t *testing.T, status, mode string, decidedAlone bool) {
 	t.Helper()
@@ -299,10 +299,10 @@ func (g *gateway) wantBudgets(t *testing.T, status, mode string, decidedAlone bo
 	metrics := "\n" + g.management(t, http.MethodGet, "/metrics").body
 	up := map[string]string{"UP": "1", "DOWN": "0"}[status]
 	if !strings.Contains(metrics, "\ntollgate_budget_store_up "+up+"\n") {
-		t.Errorf("the metrics do not say that the store of budgets is %s", status)
+		t.Errorf("the metrics do not say that the budget store is %s", status)
 	}
 	if strings.Contains(metrics, "\ntollgate_budget_local_decisions_total 0\n") == decidedAlone {
-		t.Errorf("the metrics say wrongly whether calls were decided without the store of budgets, which is %v", decidedAlone)
+		t.Errorf("the metrics say wrongly whether calls were decided without the budget store, which is %v", decidedAlone)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"tollgate/telemetry"
 )
 
-// ask finds out how the store of budgets is, with a question that changes nothing. It
+// ask finds out how the budget store is, with a question that changes nothing. It
 // is what shows an outage, and its end, on a gateway that is not called; it takes no
 // longer than a call waits for the store. Without a store the answer is the zero value.
 func (m *metering) ask(ctx context.Context, c cost.Config) cost.FallbackStatus {

@@ -34,8 +34,8 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 }
 
 // tryRedis finds out whether the configured Redis can be used, keeps a budget if calls
-// are metered, and a state if a tool stores one; it touches no copy. It returns what is wrong; "" when nothing
-// is, or none is configured.
+// are metered, and a state if a tool stores one; it touches no copy. It returns what is
+// wrong; "" when nothing is, or none is configured.
 func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 	if p.redis == nil {
 		return "", nil

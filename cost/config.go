@@ -27,12 +27,12 @@ type Config struct {
 	// arguments do not say. From 1 to 1,000,000; default 300.
 	PageSize int64 `yaml:"pageSize"`
 
-	// OnStoreFailure says what happens to calls while the store of budgets is away.
-	// Default local.
+	// OnStoreFailure says what happens to calls while the budget store is away. Default
+	// local.
 	OnStoreFailure StoreFailure `yaml:"onStoreFailure"`
 
-	// Replicas is among how many processes the limits are divided while the store of
-	// budgets is away and each has to count by itself. From 1 to 10,000; default 1.
+	// Replicas is among how many processes the limits are divided while the budget store
+	// is away and each has to count by itself. From 1 to 10,000; default 1.
 	Replicas int64 `yaml:"replicas"`
 
 	// MinCharge is the least that a call is charged, in units, see [Limits]. At most
@@ -68,16 +68,17 @@ func (e Enforcement) Refuses(principal string) bool {
 	return e == EnforceAlways || e == EnforceAuto && principal != Anonymous
 }
 
-// StoreFailure says what happens to calls while the store of budgets is away.
+// StoreFailure says what happens to calls while the budget store is away.
 type StoreFailure string
 
-// What can happen then. Calls are never let through without a limit.
+// What can happen then.
 const (
 	// FailLocal gives each process a budget of its own, with limits divided by
 	// Config.Replicas.
 	FailLocal StoreFailure = "local"
 
-	// FailClosed lets no call through.
+	// FailClosed decides about no call: those whose callers can be refused get 503; the
+	// others pass unmetered.
 	FailClosed StoreFailure = "closed"
 )
 

@@ -1,5 +1,5 @@
 // Package cost meters calls in cost units: what a call may spend is reserved before
-// it, what it did spend is settled after it. A unit is about one row of data, more
+// it, what it spent is settled after it. A unit is about one row of data, more
 // when several data nodes were asked for it; it is a score that limits the use of
 // back ends, not money, CPU time or tokens.
 //
@@ -22,10 +22,12 @@
 // A call's way through it:
 //
 //	estimate := rule.Reserve(arguments, config.PageSize)
-//	decision, err := limiter.Reserve(ctx, Request{Account: account, ID: NewID(), Estimate: estimate, Lease: lease})
+//	request := Request{Account: account, ID: NewID(), Estimate: estimate, Lease: lease}
+//	decision, err := limiter.Reserve(ctx, request)
 //	… a decision that is not Admitted says what is violated and how long to wait …
 //	… the call …
-//	balance, ok := settler.Settle(Settlement{Account: account, ID: id, Actual: actual, Local: decision.Local}, leaseEnd)
+//	settlement := Settlement{Account: account, ID: request.ID, Actual: actual, Local: decision.Local}
+//	balance, ok := settler.Settle(settlement, leaseEnd)
 //
 // A refusal is a value ([Decision]); an error means that nobody could decide. Times
 // are whole microseconds and buckets hold millionths of a unit, so that a refill is

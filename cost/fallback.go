@@ -2,19 +2,24 @@ package cost
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"tollgate/loglimit"
 )
 
-// Fallback is a [Limiter] around one whose store can be away. Calls never pass without
-// a limit: either each process gives a budget of its own meanwhile, or none passes.
+// Fallback is a [Limiter] around one whose store can be away. Either each process then
+// gives a budget of its own, or whoever asks is told that nobody can decide.
 //
 // With [FailLocal], a reservation that the store did not answer is decided by a
 // [Memory] under limits divided by the number of replicas. All processes together then
 // admit no more than the limits, but they do so on top of what the store has admitted:
 // an outage can double a budget, once. An estimate is cut to a replica's part of the
-// hour, so that a call the store would let through is not refused for ever here.
+// hour, so that a call the store would let through is not refused for ever here. The
+// accounts stay in memory until a later outage, whose reservations sweep them.
 //
 // Decision.Local says which of the two a hold is in. Settlement.Local has to say it
 // again, because it is settled there, whatever the store does by then. Whether the
@@ -27,13 +32,18 @@ import (
 type Fallback struct {
 	store    Limiter
 	local    *Memory // nil with FailClosed
+	mode     StoreFailure
 	replicas int64
 	log      *slog.Logger
 
-	mu     sync.Mutex
-	status FallbackStatus
-	warned time.Time // last
-	silent int       // failures since then
+	// turns counts the beginnings and ends of outages: while it is odd, the store is
+	// away. A question that was under way at one is news of neither.
+	turns   atomic.Uint64
+	decided atomic.Uint64 // without the store
+
+	mu    sync.Mutex // held at a turn, and while the log is written to
+	since time.Time
+	away  loglimit.Alarm
 }
 
 // FallbackStatus says how a [Fallback] is.
@@ -41,24 +51,18 @@ type FallbackStatus struct {
 	// Mode is what happens while the store is away.
 	Mode StoreFailure
 
-	// Since is when the store stopped to answer; zero while it answers. Only being
+	// Since is when the store stopped answering; zero while it answers. Only being
 	// asked finds out.
 	Since time.Time
-
-	// Failures is how many questions the store has not answered since the start.
-	Failures uint64
 
 	// Local is how many reservations were decided without it since the start.
 	Local uint64
 }
 
-// warnEvery is the least time between two warnings of a store that is away.
-const warnEvery = time.Minute
-
 // NewFallback returns a Fallback around store that follows c.OnStoreFailure and
 // c.Replicas. c must be valid.
 func NewFallback(store Limiter, c Config, log *slog.Logger) *Fallback {
-	f := &Fallback{store: store, replicas: c.Replicas, log: log, status: FallbackStatus{Mode: c.OnStoreFailure}}
+	f := &Fallback{store: store, mode: c.OnStoreFailure, replicas: c.Replicas, log: log}
 	if c.OnStoreFailure == FailLocal {
 		f.local = NewMemory()
 	}
@@ -66,18 +70,17 @@ func NewFallback(store Limiter, c Config, log *slog.Logger) *Fallback {
 }
 
 // Reserve implements [Limiter]. An error of the store is passed on with [FailClosed],
-// or when ctx has ended.
+// or when ctx was cancelled.
 func (f *Fallback) Reserve(ctx context.Context, r Request) (Decision, error) {
 	if err := r.check(); err != nil {
 		return Decision{}, err
 	}
+	turn := f.turns.Load()
 	d, err := f.store.Reserve(ctx, r)
-	if !f.missed(ctx, err) {
+	if !f.missed(ctx, turn, err) {
 		return d, err
 	}
-	f.mu.Lock()
-	f.status.Local++
-	f.mu.Unlock()
+	f.decided.Add(1)
 	whole := r.Limits
 	r.Limits = whole.over(f.replicas)
 	if r.Estimate <= whole.Hourly {
@@ -100,8 +103,9 @@ func (f *Fallback) Settle(ctx context.Context, st Settlement) (Balance, error) {
 	if err := st.Limits.check(); err != nil {
 		return Balance{}, err
 	}
+	turn := f.turns.Load()
 	b, err := f.store.Settle(ctx, st)
-	f.missed(ctx, err)
+	f.missed(ctx, turn, err)
 	return b, err
 }
 
@@ -111,8 +115,9 @@ func (f *Fallback) Peek(ctx context.Context, a Account) (Balance, error) {
 	if err := a.Limits.check(); err != nil {
 		return Balance{}, err
 	}
+	turn := f.turns.Load()
 	b, err := f.store.Peek(ctx, a)
-	if !f.missed(ctx, err) {
+	if !f.missed(ctx, turn, err) {
 		return b, err
 	}
 	a.Limits = a.Limits.over(f.replicas)
@@ -125,34 +130,59 @@ func (f *Fallback) Peek(ctx context.Context, a Account) (Balance, error) {
 func (f *Fallback) Status() FallbackStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.status
+	return FallbackStatus{Mode: f.mode, Since: f.since, Local: f.decided.Load()}
 }
 
-// missed takes note of an answer of the store, and reports whether to decide without
-// it. A caller who left says nothing about the store.
-func (f *Fallback) missed(ctx context.Context, err error) bool {
-	if err != nil && ctx.Err() != nil {
+// missed takes note of an answer of the store, which was asked at this turn, and reports
+// whether to decide without it. A caller who left says nothing about the store; one
+// whose time is over does.
+func (f *Fallback) missed(ctx context.Context, turn uint64, err error) bool {
+	switch {
+	case err == nil:
+		if isAway(turn) {
+			f.answered(turn)
+		}
+		return false
+	case errors.Is(ctx.Err(), context.Canceled):
 		return false
 	}
+	f.failed(turn, err)
+	return f.local != nil
+}
+
+func isAway(turn uint64) bool { return turn%2 == 1 }
+
+// answered ends the outage in which the store was asked, if nobody else did.
+func (f *Fallback) answered(turn uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil {
-		f.status.Since = time.Time{}
-		return false
+	if !f.turns.CompareAndSwap(turn, turn+1) {
+		return
 	}
+	now, level := time.Now(), slog.LevelDebug
+	if f.away.Set(false, now) {
+		level = slog.LevelInfo
+	}
+	f.log.Log(context.Background(), level, "the budget store answers again", "outage", now.Sub(f.since).Round(time.Millisecond).String())
+	f.since = time.Time{}
+}
+
+// failed notes that the store did not answer, which begins an outage unless there is
+// one, or one has ended meanwhile.
+func (f *Fallback) failed(turn uint64, cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	now := time.Now()
-	if f.status.Since.IsZero() {
-		f.status.Since = now
+	if !isAway(turn) && f.turns.CompareAndSwap(turn, turn+1) {
+		f.since = now
 	}
-	f.status.Failures++
-	f.silent++
-	if f.warned.IsZero() || now.Sub(f.warned) >= warnEvery {
-		text := "the store of budgets is away; each process counts for itself"
-		if f.local == nil {
-			text = "the store of budgets is away; no call is let through"
-		}
-		f.log.Warn(text, "cause", err.Error(), "failures", f.silent)
-		f.warned, f.silent = now, 0
+	if f.since.IsZero() || !f.away.Set(true, now) {
+		f.log.Debug("the budget store did not answer", "cause", cause.Error())
+		return
 	}
-	return f.local != nil
+	text := "the budget store is away; each process counts for itself"
+	if f.local == nil {
+		text = "the budget store is away; calls that budgets could refuse are answered 503"
+	}
+	f.log.Warn(text, "cause", cause.Error())
 }

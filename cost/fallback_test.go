@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tollgate/loglimit"
 )
 
 var errAway = errors.New("connection refused")
@@ -16,14 +18,16 @@ var errAway = errors.New("connection refused")
 // outage is a store that can be away.
 type outage struct {
 	*Memory
-	away bool
+	away  bool
+	takes time.Duration // to answer a reservation
 }
 
-func (o *outage) Reserve(ctx context.Context, r Request) (Decision, error) {
-	if o.away {
-		return Decision{}, errAway
+func (o *outage) Reserve(ctx context.Context, r Request) (d Decision, err error) {
+	if err = errAway; !o.away {
+		d, err = o.Memory.Reserve(ctx, r)
 	}
-	return o.Memory.Reserve(ctx, r)
+	time.Sleep(o.takes)
+	return d, err
 }
 
 func (o *outage) Settle(ctx context.Context, st Settlement) (Balance, error) {
@@ -194,27 +198,48 @@ func TestACallerWhoLeft(t *testing.T) {
 	}
 }
 
+// TestAStoreThatTakesTooLong is away, also for who gives it less time than the way to it
+// does.
+func TestAStoreThatTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFallback(hanging{NewMemory()}, DefaultConfig(), slog.New(slog.DiscardHandler))
+		s := NewSettler(f, slog.New(slog.DiscardHandler))
+		r := request("key:42", "a", 1, slow(10, 10))
+		if b, ok := s.Settle(Settlement{Account: r.Account, ID: r.ID}, time.Now().Add(time.Hour)); ok {
+			t.Errorf("it is settled: %+v", b)
+		}
+		if got, want := f.Status(), (FallbackStatus{Mode: FailLocal, Since: time.Now()}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Close(ctx)
+	})
+}
+
+// hanging is a store that does not answer.
+type hanging struct{ *Memory }
+
+func (hanging) Settle(ctx context.Context, _ Settlement) (Balance, error) {
+	<-ctx.Done()
+	return Balance{}, ctx.Err()
+}
+
 func TestAnOutageIsTold(t *testing.T) {
-	for mode, text := range map[StoreFailure]string{FailLocal: "each process counts for itself", FailClosed: "no call is let through"} {
+	for mode, text := range map[StoreFailure]string{
+		FailLocal:  "the budget store is away; each process counts for itself",
+		FailClosed: "the budget store is away; calls that budgets could refuse are answered 503",
+	} {
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, f, log := newOutage(mode, 1)
 				ask := func() { _, _ = f.Reserve(t.Context(), request("key:42", NewID(), 1, slow(10, 10))) }
-				warnings := func(want ...string) {
+				told := func(want string) {
 					t.Helper()
-					got := strings.Split(strings.TrimSpace(log.String()), "\n")
+					got := log.String()
 					log.Reset()
-					if len(want) == 0 && got[0] == "" {
-						return
-					}
-					if len(got) != len(want) {
-						t.Fatalf("log %q, want %q", got, want)
-					}
-					for i := range want {
-						if !strings.Contains(got[i], "level=WARN") || !strings.Contains(got[i], text) ||
-							!strings.Contains(got[i], `cause="connection refused"`) || !strings.HasSuffix(got[i], want[i]) {
-							t.Errorf("log %s, want a warning that ends in %s", got[i], want[i])
-						}
+					if _, got, _ = strings.Cut(got, " "); got != want {
+						t.Errorf("log %q, want %q", got, want)
 					}
 				}
 				status := func(want FallbackStatus) {
@@ -227,26 +252,85 @@ func TestAnOutageIsTold(t *testing.T) {
 						t.Errorf("status %+v, want %+v", got, want)
 					}
 				}
+				begins := `level=WARN msg="` + text + `" cause="connection refused"` + "\n"
 
 				ask()
 				status(FallbackStatus{})
+				told("")
 				store.away = true
 				began := time.Now()
 				ask()
-				warnings("failures=1")
-				time.Sleep(time.Minute - time.Nanosecond)
+				told(begins)
+				time.Sleep(time.Hour)
 				ask()
 				ask()
-				warnings()
-				status(FallbackStatus{Since: began, Failures: 3, Local: 3})
-				time.Sleep(time.Nanosecond)
-				ask()
-				warnings("failures=3")
-
+				status(FallbackStatus{Since: began, Local: 3})
+				told("")
 				store.away = false
 				ask()
-				status(FallbackStatus{Failures: 4, Local: 4})
-				warnings()
+				status(FallbackStatus{Local: 3})
+				told(`level=INFO msg="the budget store answers again" outage=1h0m0s` + "\n")
+				ask()
+				told("")
+				store.away = true
+				ask()
+				told(begins)
+			})
+		})
+	}
+}
+
+// TestAStoreThatComesAndGoes fills no log, and the log's last word is how it is.
+func TestAStoreThatComesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, f, log := newOutage(FailLocal, 1)
+		for range 3600 {
+			for _, store.away = range []bool{true, false} {
+				_, _ = f.Peek(t.Context(), request("key:42", "a", 1, slow(10, 10)).Account)
+				time.Sleep(time.Second / 2)
+			}
+		}
+		begun, ended := strings.Count(log.String(), "level=WARN"), strings.Count(log.String(), "level=INFO")
+		if begun != ended || begun < 60 || begun > 60+loglimit.Burst {
+			t.Errorf("%d beginnings and %d ends are told in an hour", begun, ended)
+		}
+	})
+}
+
+// TestALateAnswer to what was asked before an outage began, or before it ended, is news
+// of neither.
+func TestALateAnswer(t *testing.T) {
+	for name, away := range map[string]bool{"that it is there": false, "that it is away": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, f, log := newOutage(FailLocal, 1)
+				ask := func() { _, _ = f.Reserve(t.Context(), request("key:42", NewID(), 1, slow(10, 10))) }
+				store.away, store.takes = away, time.Second
+				go ask()
+				synctest.Wait()
+				store.takes = 0
+				store.away = true
+				ask()
+				if away {
+					store.away = false
+					ask()
+				}
+				before, status := log.String(), f.Status()
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if away {
+					status.Local++ // the late one is decided here, too
+				}
+				if log.String() != before || f.Status() != status {
+					t.Errorf("%+v, want %+v; log\n%s", f.Status(), status, log)
+				}
+				if !away {
+					store.away = false
+					ask()
+				}
+				if !f.Status().Since.IsZero() || !strings.HasSuffix(log.String(), "s\n") {
+					t.Errorf("%+v; log\n%s", f.Status(), log)
+				}
 			})
 		})
 	}

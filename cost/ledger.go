@@ -12,7 +12,7 @@ const (
 	hour   = 3_600 * micro    // what an hourly total lasts
 	minute = 60 * micro       // what a count of requests lasts
 	pause  = micro            // guessed until one of too many calls in flight ends
-	maxSum = int64(1)<<53 - 1 // where sums of units stop to grow
+	maxSum = int64(1)<<53 - 1 // where sums of units stop growing
 )
 
 // Ledger is the account of one principal, and the specification of every [Limiter].

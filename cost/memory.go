@@ -21,9 +21,10 @@ const (
 )
 
 // Memory is a [Limiter] in the memory of the process: budgets end with it, and every
-// replica has its own. An account is forgotten some time after it has become like one
-// that was never seen; none takes a timer or a goroutine, and no call does more than a
-// bounded piece of that work. Open one with [NewMemory].
+// replica has its own. An account that has become like one that was never seen is
+// forgotten some time later, as long as there are reservations; none takes a timer or a
+// goroutine, and no call does more than a bounded piece of that work. Open one with
+// [NewMemory].
 type Memory struct {
 	clock  func() int64 // microseconds since 1970
 	seed   maphash.Seed

@@ -122,7 +122,7 @@ func TestRefusalsAndQuestionsOpenNoAccount(t *testing.T) {
 	}
 }
 
-// limiters are those that must refuse questions without sense.
+// limiters are those that must refuse invalid requests.
 func limiters() map[string]Limiter {
 	c := DefaultConfig()
 	return map[string]Limiter{"memory": NewMemory(), "fallback": NewFallback(NewMemory(), c, nil), "Redis": NewRedis(noRedis{})}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"tollgate/loglimit"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// Settler settles what calls did cost, whatever becomes of their callers. What a
+// Settler settles what calls cost, whatever becomes of their callers. What a
 // [Limiter] fails to settle it tries again in the background, until the lease of the
 // hold is over; the hold then ends by itself, with the least charge there is.
 //
@@ -48,15 +50,17 @@ type Settler struct {
 	running bool        // there is a goroutine, or will be at once
 	closed  bool
 	status  SettlerStatus
-	warned  time.Time // last
-	silent  int       // dropped since then
+	gaveUp  loglimit.EveryMinute
 }
 
 // unsettled is a settlement that waits to be tried again.
 type unsettled struct {
 	Settlement
-	until time.Time // the end of the hold's lease: trying has no sense from then on
+	until time.Time // the end of the hold's lease: trying is no use from then on
 }
+
+// isOver reports whether there is nothing left to settle.
+func (u unsettled) isOver(now time.Time) bool { return !now.Before(u.until) }
 
 // SettlerStatus says how a [Settler] is.
 type SettlerStatus struct {
@@ -160,8 +164,8 @@ func (s *Settler) putOff(u unsettled, cause error) {
 
 // hopeless reports an error that trying again cannot mend.
 func hopeless(err error) bool {
-	_, hopeless := errors.AsType[invalid](err)
-	return hopeless
+	_, isInvalid := errors.AsType[invalid](err)
+	return isInvalid
 }
 
 // retry is the goroutine. It ends when nothing waits. After a success it goes on at
@@ -205,7 +209,7 @@ func (s *Settler) next() (u unsettled, ok bool) {
 		s.drop(len(s.waiting), "the process ends")
 		s.waiting = nil
 	}
-	s.dropExpired()
+	s.dropFirst()
 	if len(s.waiting) == 0 {
 		s.waiting, s.running = nil, false
 		return unsettled{}, false
@@ -231,12 +235,26 @@ func (s *Settler) tried(u unsettled, err error) {
 	}
 }
 
-// dropExpired drops those whose leases are over. The lock is held.
+// dropFirst drops those at the head whose leases are over. Thousands may wait, so that
+// those behind have their turn when they get there. The lock is held.
+func (s *Settler) dropFirst() {
+	now, n := time.Now(), 0
+	for n < len(s.waiting) && s.waiting[n].isOver(now) {
+		s.waiting[n] = unsettled{}
+		n++
+	}
+	s.waiting = s.waiting[n:]
+	s.drop(n, leasesOver)
+}
+
+// dropExpired drops all whose leases are over, to make room. The lock is held.
 func (s *Settler) dropExpired() {
 	now, before := time.Now(), len(s.waiting)
-	s.waiting = slices.DeleteFunc(s.waiting, func(u unsettled) bool { return !now.Before(u.until) })
-	s.drop(before-len(s.waiting), "the leases are over")
+	s.waiting = slices.DeleteFunc(s.waiting, func(u unsettled) bool { return u.isOver(now) })
+	s.drop(before-len(s.waiting), leasesOver)
 }
+
+const leasesOver = "the leases are over" // why settlements are given up
 
 // drop counts settlements that are given up, and warns at most once a minute. The lock
 // is held.
@@ -245,9 +263,7 @@ func (s *Settler) drop(n int, cause string) {
 		return
 	}
 	s.status.Dropped += uint64(n)
-	s.silent += n
-	if now := time.Now(); s.warned.IsZero() || now.Sub(s.warned) >= warnEvery {
-		s.log.Warn("prices of calls could not be settled; the leases end what is held", "cause", cause, "settlements", s.silent)
-		s.warned, s.silent = now, 0
+	if count, due := s.gaveUp.Due(n); due {
+		s.log.Warn("settlements were given up; the leases end what is held", "cause", cause, "settlements", count)
 	}
 }

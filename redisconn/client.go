@@ -45,7 +45,7 @@ type pace struct {
 // no time of their own.
 var defaultPace = pace{attempt: 200 * time.Millisecond, operation: 200 * time.Millisecond, idleConns: 2, retries: 2}
 
-// paceOf is the pace that [Options].Timeout asks for. Operations are many then, so that
+// paceOf is the pace that [Options.Timeout] asks for. Operations are many then, so that
 // all connections are kept. A TLS connection that died while it was idle can cost the
 // retry; one that is not TLS is seen to be dead, and not used. Should two dead ones
 // follow each other, that is an outage of a second, and all of them are replaced.

@@ -7,8 +7,8 @@
 // (errors.go). breaker decides who may try (breaker.go), news what the log tells of
 // it: once that Redis is away, and once that it is back (log.go). [Conn] puts these
 // together.
-// What takes more than one command is a script that Redis runs in one step
-// (script.go and the .lua files).
+// What takes more than one command is a script that Redis runs in one step (script.go
+// and the .lua files).
 //
 // What is kept in Redis can be lost at any time; whoever keeps something there
 // has to be well without it, or to say so.
@@ -58,6 +58,10 @@ type Options struct {
 	// must not use the Conn: that would wait for itself.
 	Logger *slog.Logger
 
+	// Quiet tells all of that at DEBUG: for a Conn whose owner has outages of its own
+	// to tell of, which are these.
+	Quiet bool
+
 	// Timeout bounds one attempt of an operation. An attempt that was not answered in
 	// time, or whose connection broke, is made once more, so that the whole operation
 	// takes up to twice as long, 100 ms for one of 50 ms. In a cluster there can be more
@@ -81,7 +85,7 @@ type Options struct {
 
 // Conn is the connection to a Redis, which may be there or not. Its methods may be
 // called concurrently. No operation takes longer than about 200 ms, and as long
-// again to get a place when many are under way. With [Options].Timeout, it is twice
+// again to get a place when many are under way. With [Options.Timeout], it is twice
 // that long, and once to get a place.
 //
 // Operations fail with the context's own error when that ended first, with an
@@ -148,6 +152,7 @@ func Open(o Options) (*Conn, error) {
 		onRecovery: o.OnRecovery,
 		places:     make(chan struct{}, poolSize),
 		breaker:    breaker{status: StatusUnknown, longest: longest},
+		news:       news{quiet: o.Quiet},
 		link:       &link{client: t.newClient()},
 	}, nil
 }
@@ -174,8 +179,9 @@ func (c *Conn) Get(ctx context.Context, key string, limit int) ([]byte, error) {
 	return []byte(value), nil
 }
 
-// Set stores a value, which must not be empty, without expiry. One that takes
-// longer than the 200 ms, or [Options].Timeout, to send counts as an outage: several MiB on a slow link.
+// Set stores a value, which must not be empty, without expiry. One that takes longer
+// than the 200 ms, or [Options.Timeout], to send counts as an outage: several MiB on a
+// slow link.
 func (c *Conn) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, stores, func(ctx context.Context, redis client) error {
 		return redis.Set(ctx, c.prefix+key, value, 0).Err()

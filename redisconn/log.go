@@ -11,6 +11,7 @@ import (
 
 // news decides what of outages and refusals the log tells.
 type news struct {
+	quiet    bool // nothing
 	away     loglimit.Alarm
 	kinds    map[Kind]bool // of failures told of in this outage
 	refusals loglimit.Budget
@@ -26,6 +27,7 @@ const (
 // failed returns what to tell of a failure during an outage.
 func (n *news) failed(kind Kind, now time.Time) int {
 	switch {
+	case n.quiet:
 	case n.away.Set(true, now):
 		n.kinds = map[Kind]bool{kind: true}
 		return isAway
@@ -40,4 +42,6 @@ func (n *news) failed(kind Kind, now time.Time) int {
 func (n *news) recovered(now time.Time) bool { return n.away.Set(false, now) }
 
 // refused reports whether to tell of an operation that was refused.
-func (n *news) refused(now time.Time) bool { return !n.away.Told() && n.refusals.Take(1, now) }
+func (n *news) refused(now time.Time) bool {
+	return !n.quiet && !n.away.Told() && n.refusals.Take(1, now)
+}

@@ -42,6 +42,14 @@ func TestFlappingIsTold(t *testing.T) {
 	}
 }
 
+// TestQuietly nothing is told.
+func TestQuietly(t *testing.T) {
+	n := news{quiet: true}
+	if n.refused(start) || n.failed(KindTimeout, start) != nothingNew || n.failed(KindLoading, start) != nothingNew || n.recovered(start) {
+		t.Error("something is told")
+	}
+}
+
 func TestReasonsAndRefusalsThatAreTold(t *testing.T) {
 	var n news
 	for i, want := range []bool{true, false, false} {
