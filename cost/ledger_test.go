@@ -2,6 +2,7 @@ package cost
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -330,55 +331,6 @@ func TestWaitForLeases(t *testing.T) {
 	})
 }
 
-func TestMinCharge(t *testing.T) {
-	limits := slow(1000, 5000)
-	limits.MinCharge = 10
-	for _, test := range []struct{ actual, want int64 }{{0, 10}, {1, 10}, {10, 10}, {11, 11}} {
-		b := newBook(t, limits)
-		b.hold("a", 300)
-		b.settle("a", test.actual)
-		b.has(1000-test.want, 5000-test.want)
-	}
-	b := newBook(t, limits)
-	b.hold("a", 300)
-	b.pass(90 * time.Second)
-	b.has(1000, 4990)
-}
-
-func TestMaxInFlight(t *testing.T) {
-	limits := slow(1000, 5000)
-	limits.MaxInFlight = 2
-	b := newBook(t, limits)
-	b.hold("a", 1)
-	b.hold("b", 1)
-	b.refused(1, time.Second, InFlight)
-	if d := b.reserve("b", 1); !d.Admitted {
-		t.Errorf("what is in flight is refused when it is asked for again: %+v", d)
-	}
-	b.settle("a", 1)
-	b.hold("c", 1)
-	b.refused(1000, 3*time.Second, Burst, InFlight)
-	b.pass(90 * time.Second)
-	b.hold("d", 1)
-}
-
-func TestRequestsPerMinute(t *testing.T) {
-	limits := slow(1000, 5000)
-	limits.RequestsPerMinute = 2
-	b := newBook(t, limits)
-	b.hold("a", 1)
-	b.settle("a", 0)
-	b.pass(20 * time.Second)
-	b.hold("b", 1)
-	b.refused(1, 40*time.Second, Requests)
-	b.pass(40*time.Second - time.Microsecond)
-	b.refused(1, time.Microsecond, Requests)
-	b.pass(time.Microsecond)
-	b.hold("c", 1)
-	b.hold("d", 1)
-	b.refused(1, time.Minute, Requests)
-}
-
 func TestNever(t *testing.T) {
 	b := newBook(t, Limits{Tier: Tier{100, 1, 50}})
 	if d := b.refused(51, 0, Hour); !d.Never || d.HourResetIn != 0 {
@@ -396,14 +348,131 @@ func TestNever(t *testing.T) {
 	}
 }
 
-func TestNewID(t *testing.T) {
-	seen := map[string]bool{}
-	for range 1000 {
-		id := NewID()
-		if len(id) != 22 || seen[id] {
-			t.Fatalf("id %q", id)
+// TestDetails are sentences about the two limits whose stories are short. All begin at
+// noon with a budget that refills 1 unit per second.
+func TestDetails(t *testing.T) {
+	within := func(b *book, burst, hour int64, resets time.Duration) {
+		b.t.Helper()
+		b.has(burst, hour)
+		if got := b.peek().HourResetIn; got != resets {
+			b.t.Fatalf("the hour ends in %v, want %v", got, resets)
 		}
-		seen[id] = true
+	}
+	for name, story := range map[string]func(*book){
+		"the hour begins with the reservation, not with the settlement": func(b *book) {
+			b.hold("a", 300)
+			b.pass(80 * time.Second)
+			b.settle("a", 300)
+			within(b, 780, 4700, time.Hour-80*time.Second)
+		},
+		"the hour does not slide: early use counts until its end": func(b *book) {
+			b.hold("a", 1000)
+			b.settle("a", 1000)
+			b.pass(59 * time.Minute)
+			b.hold("b", 1000)
+			b.settle("b", 1000)
+			within(b, 0, 3000, time.Minute)
+			b.pass(time.Minute)
+			within(b, 60, 5000, 0)
+		},
+		"a refusal after the hour treats it as unused and begins no other": func(b *book) {
+			b.limits = slow(10_000, 5000)
+			b.hold("a", 5000)
+			b.settle("a", 10_000)
+			b.pass(time.Hour)
+			d := b.refused(4000, 400*time.Second, Burst)
+			if d.HourRemaining != 5000 || d.HourResetIn != 0 {
+				b.t.Fatalf("the refusal has %+v", d)
+			}
+			within(b, 3600, 5000, 0)
+		},
+		"a settlement in the last microsecond of the hour counts in it": func(b *book) {
+			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 300, 3 * time.Hour})
+			b.pass(time.Hour - time.Microsecond)
+			b.settle("a", 500)
+			within(b, 800, 4500, time.Microsecond)
+		},
+		"a millionth of a unit less is not": func(b *book) {
+			b.hold("a", 1000)
+			b.pass(time.Second - time.Microsecond)
+			b.refused(1, time.Microsecond, Burst)
+		},
+		"a refusal stores neither refill nor expired holds": func(b *book) {
+			b.hold("a", 900)
+			b.pass(5 * time.Minute)
+			b.limits = slow(1000, 4000)
+			before := b.copy()
+			b.limits.MaxInFlight, b.limits.Hourly = 1, 1
+			if d := b.reserve("b", 1); d.Admitted || d.BurstRemaining != 1000 {
+				b.t.Fatalf("%+v", d)
+			}
+			if diff := cmp.Diff(before, b.ledger, ledgerFields); diff != "" {
+				b.t.Fatalf("the refusal changed the account:\n%s", diff)
+			}
+		},
+		"the bucket refills before it is settled": func(b *book) {
+			b.hold("a", 1000)
+			b.pass(80 * time.Second)
+			b.settle("a", 1050)
+			within(b, 30, 3950, time.Hour-80*time.Second)
+		},
+		"what is missing makes no debt": func(b *book) {
+			b.hold("a", 1000)
+			b.settle("a", 3000)
+			within(b, 0, 2000, time.Hour)
+			b.pass(time.Second)
+			within(b, 1, 2000, time.Hour-time.Second)
+		},
+		"a price below zero is none": func(b *book) {
+			b.hold("a", 300)
+			b.settle("a", math.MinInt64)
+			within(b, 1000, 5000, time.Hour)
+		},
+		"a price beyond all prices is the greatest": func(b *book) {
+			b.hold("a", 300)
+			b.settle("a", math.MaxInt64)
+			within(b, 0, 0, time.Hour)
+			if b.ledger.used != 9_000_000_000 {
+				b.t.Fatalf("used are %d", b.ledger.used)
+			}
+		},
+		"the hour's total stops growing at 2^53 - 1": func(b *book) {
+			b.hold("a", 300)
+			b.ledger.used = 1<<53 - 2
+			b.settle("a", 400)
+			if b.ledger.used != 1<<53-1 {
+				b.t.Fatalf("used are %d", b.ledger.used)
+			}
+			within(b, 600, 0, time.Hour)
+		},
+		"two holds are settled in any order": func(b *book) {
+			b.hold("a", 300)
+			b.hold("b", 200)
+			b.settle("b", 20)
+			within(b, 680, 4680, time.Hour)
+			b.settle("a", 30)
+			within(b, 950, 4950, time.Hour)
+		},
+		"a lease that ends after the hour touches no newer one": func(b *book) {
+			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 300, 61 * time.Minute})
+			b.pass(time.Hour)
+			b.hold("b", 100)
+			b.pass(time.Minute)
+			within(b, 1000, 4900, 59*time.Minute) // 900 + 60 and 299 of a
+		},
+		"a lease that ends after the hour shortens no wait for it": func(b *book) {
+			b.limits = slow(1000, 300)
+			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 300, 61 * time.Minute})
+			b.refused(1, time.Hour, Hour)
+		},
+		"refusals name all limits without room, in one order": func(b *book) {
+			b.limits.MaxInFlight, b.limits.RequestsPerMinute = 1, 1
+			b.limits.Hourly = 1000
+			b.hold("a", 1000)
+			b.refused(1, 90*time.Second, Burst, Hour, InFlight, Requests) // until the lease of a is over
+		},
+	} {
+		t.Run(name, func(t *testing.T) { story(newBook(t, slow(1000, 5000))) })
 	}
 }
 

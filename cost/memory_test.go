@@ -207,3 +207,14 @@ func TestConcurrentCallsNeverSpendMoreThanThereIs(t *testing.T) {
 		}
 	})
 }
+
+func TestNewID(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		id := NewID()
+		if len(id) != 22 || seen[id] {
+			t.Fatalf("id %q", id)
+		}
+		seen[id] = true
+	}
+}
