@@ -17,7 +17,7 @@ func (m *metering) ask(ctx context.Context, c cost.Config) cost.FallbackStatus {
 		return cost.FallbackStatus{}
 	}
 	limits, _ := c.Limits(cost.BasicTier)
-	_, _ = m.fallback.Peek(ctx, cost.Account{Principal: cost.Anonymous, Limits: limits}) // an error is in the status
+	_, _ = m.fallback.Peek(ctx, cost.Payer{Principal: cost.Anonymous, Limits: limits}) // an error is in the status
 	return m.fallback.Status()
 }
 
@@ -74,7 +74,7 @@ func (p *parts) peekBudget() func(context.Context, string) (management.Budget, e
 		if !known {
 			tier = cost.BasicTier // its limits are those in force
 		}
-		balance, err := p.budgets.limiter.Peek(ctx, cost.Account{Principal: principal, User: user, Limits: limits})
+		balance, err := p.budgets.limiter.Peek(ctx, cost.Payer{Principal: principal, User: user, Limits: limits})
 		return management.Budget{Tier: tier, Balance: balance}, err
 	}
 }

@@ -49,10 +49,10 @@ func (a *heldAccount) Settle(_ context.Context, st cost.Settlement) (cost.Balanc
 	return a.ledger.Settle(a.now, st), a.away
 }
 
-func (a *heldAccount) Peek(_ context.Context, account cost.Account) (cost.Balance, error) {
+func (a *heldAccount) Peek(_ context.Context, payer cost.Payer) (cost.Balance, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.ledger.Peek(a.now, account.Limits), a.away
+	return a.ledger.Peek(a.now, payer.Limits), a.away
 }
 
 func (a *heldAccount) pass(d time.Duration) {

@@ -221,7 +221,7 @@ func TestTheAccountOfTheCostPage(t *testing.T) {
 	for _, row := range tableRows(t, section(t, readText(t, costPage), "## Two limits, one decision"), "what happens") {
 		reserve := func(estimate string, admitted bool) {
 			last = cost.NewID()
-			d := account.Reserve(now, cost.Request{Account: cost.Account{Principal: "key:42", Limits: limits}, ID: last, Estimate: leading(t, estimate), Lease: time.Minute})
+			d := account.Reserve(now, cost.Request{Payer: cost.Payer{Principal: "key:42", Limits: limits}, ID: last, Estimate: leading(t, estimate), Lease: time.Minute})
 			if d.Admitted != admitted {
 				t.Errorf("%v, but the answer is %+v", row, d)
 			}
@@ -231,7 +231,7 @@ func TestTheAccountOfTheCostPage(t *testing.T) {
 		} else if m := refusedStep.FindStringSubmatch(row[0]); m != nil {
 			reserve(m[1], false)
 		} else if m := settledStep.FindStringSubmatch(row[0]); m != nil {
-			account.Settle(now, cost.Settlement{Account: cost.Account{Limits: limits}, ID: last, Actual: leading(t, m[1])})
+			account.Settle(now, cost.Settlement{Payer: cost.Payer{Limits: limits}, ID: last, Actual: leading(t, m[1])})
 		} else if row[0] != "nothing has happened" {
 			t.Fatalf("what is %q?", row[0])
 		}
@@ -301,7 +301,7 @@ func TestTheOptionalLimitsOfTheCostPage(t *testing.T) {
 		"requests":  {Tier: tier, RequestsPerMinute: 1},
 	} {
 		var account cost.Ledger
-		request := cost.Request{Account: cost.Account{Principal: "key:42", Limits: limits}, ID: "a", Estimate: 1, Lease: time.Minute}
+		request := cost.Request{Payer: cost.Payer{Principal: "key:42", Limits: limits}, ID: "a", Estimate: 1, Lease: time.Minute}
 		account.Reserve(now, request)
 		request.ID = "b"
 		d := account.Reserve(now, request)

@@ -96,12 +96,12 @@ func tryStates(ctx context.Context, keeper handle.Keeper) error {
 // for an hour.
 func tryBudgets(ctx context.Context, limiter cost.Limiter) error {
 	limits, _ := cost.DefaultConfig().Limits(cost.BasicTier)
-	account := cost.Account{Principal: "check", Limits: limits} // no caller's principal has this form
+	payer := cost.Payer{Principal: "check", Limits: limits} // no caller's principal has this form
 	id := cost.NewID()
-	if _, err := limiter.Reserve(ctx, cost.Request{Account: account, ID: id, Estimate: 1, Lease: time.Second}); err != nil {
+	if _, err := limiter.Reserve(ctx, cost.Request{Payer: payer, ID: id, Estimate: 1, Lease: time.Second}); err != nil {
 		return err
 	}
-	_, err := limiter.Settle(ctx, cost.Settlement{Account: account, ID: id})
+	_, err := limiter.Settle(ctx, cost.Settlement{Payer: payer, ID: id})
 	return err
 }
 

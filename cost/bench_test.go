@@ -14,16 +14,16 @@ func BenchmarkReserveAndSettleInMemory(b *testing.B) {
 	for _, principals := range []int{1, 1000, 100_000} {
 		b.Run(fmt.Sprint(principals, "-principals"), func(b *testing.B) {
 			m := NewMemory()
-			accounts := make([]Account, principals)
+			accounts := make([]Payer, principals)
 			for i := range accounts {
-				accounts[i] = Account{Principal: fmt.Sprint("key:", i), Limits: Limits{Tier: Tier{MaxUnits, MaxUnits, MaxUnits}}}
+				accounts[i] = Payer{Principal: fmt.Sprint("key:", i), Limits: Limits{Tier: Tier{MaxUnits, MaxUnits, MaxUnits}}}
 			}
-			call := func(ctx context.Context, a Account) {
-				r := Request{Account: a, ID: NewID(), Estimate: 300, Lease: time.Minute}
+			call := func(ctx context.Context, a Payer) {
+				r := Request{Payer: a, ID: NewID(), Estimate: 300, Lease: time.Minute}
 				if d, err := m.Reserve(ctx, r); err != nil || !d.Admitted {
 					b.Fatalf("%+v, %v", d, err)
 				}
-				if _, err := m.Settle(ctx, Settlement{Account: a, ID: r.ID}); err != nil {
+				if _, err := m.Settle(ctx, Settlement{Payer: a, ID: r.ID}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -46,7 +46,7 @@ func BenchmarkReserveAndSettleInMemory(b *testing.B) {
 func BenchmarkSettlerInMemory(b *testing.B) {
 	m := NewMemory()
 	s := NewSettler(m, nil)
-	st := Settlement{Account: Account{Principal: "key:42", Limits: Limits{Tier: Tier{300, 1, 300}}}, ID: "a"}
+	st := Settlement{Payer: Payer{Principal: "key:42", Limits: Limits{Tier: Tier{300, 1, 300}}}, ID: "a"}
 	until := time.Now().Add(time.Minute)
 	b.Run("by-itself", func(b *testing.B) {
 		b.ReportAllocs()
@@ -69,11 +69,11 @@ func BenchmarkRefusal(b *testing.B) {
 			var l Ledger
 			limits := Limits{Tier: Tier{int64(holds), 1, MaxUnits}}
 			for i := range holds {
-				l.Reserve(noon, Request{Account{Limits: limits}, fmt.Sprint(i), 1, time.Hour})
+				l.Reserve(noon, Request{Payer{Limits: limits}, fmt.Sprint(i), 1, time.Hour})
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				l.Reserve(noon, Request{Account{Limits: limits}, "refused", int64(holds), time.Hour})
+				l.Reserve(noon, Request{Payer{Limits: limits}, "refused", int64(holds), time.Hour})
 			}
 		})
 	}

@@ -85,7 +85,7 @@ type world struct {
 
 // payer is one principal.
 type payer struct {
-	Account
+	Payer
 	ledger Ledger
 	open   []string // reservations that are to be settled
 	over   []string // that were settled, or whose gateway died
@@ -95,7 +95,7 @@ func newWorld(t *rapid.T, s subject, prefix string) *world {
 	w := &world{t: t, subject: s, now: noon}
 	s.set(noon)
 	for _, name := range []string{"key:42", "oauth:42", "proxy:42"} {
-		w.principals = append(w.principals, &payer{Account: Account{Principal: prefix + name, User: prefix, Limits: anyLimits.Draw(t, name)}})
+		w.principals = append(w.principals, &payer{Payer: Payer{Principal: prefix + name, User: prefix, Limits: anyLimits.Draw(t, name)}})
 	}
 	return w
 }
@@ -129,7 +129,7 @@ func (w *world) payerWith(which func(*payer) []string) (*payer, string) {
 // request draws a new reservation, most of about what there is.
 func (w *world) request(p *payer) Request {
 	w.ids++
-	r := Request{Account: p.Account, ID: fmt.Sprint(p.Principal, "#", w.ids)}
+	r := Request{Payer: p.Payer, ID: fmt.Sprint(p.Principal, "#", w.ids)}
 	has := max(1, p.ledger.Peek(w.now, p.Limits).BurstRemaining)
 	r.Estimate = rapid.OneOf(rapid.Int64Range(max(0, has-1), has+1), rapid.Int64Range(1, max(1, has/3)), anyScale(2*MaxUnits)).Draw(w.t, "estimate")
 	r.Lease = rapid.SampledFrom([]time.Duration{1, time.Second, 90 * time.Second, 30 * time.Minute, 2 * time.Hour}).Draw(w.t, "lease")
@@ -268,7 +268,7 @@ func (w *world) settleAgain(*rapid.T) {
 func (w *world) end(p *payer, id string, held func(hold)) {
 	w.t.Helper()
 	now, before := max(w.now, p.ledger.now), clone(&p.ledger)
-	st := Settlement{Account: p.Account, ID: id}
+	st := Settlement{Payer: p.Payer, ID: id}
 	st.Actual = rapid.OneOf(rapid.Int64Range(-1, 2), rapid.Int64Range(0, 1000), anyScale(2*MaxUnits)).Draw(w.t, "actual")
 	want := p.ledger.Settle(w.now, st)
 	got, err := w.subject.Settle(w.t.Context(), st)
@@ -300,7 +300,7 @@ func (w *world) peek(*rapid.T) {
 	p := w.payer()
 	before := clone(&p.ledger)
 	want := p.ledger.Peek(w.now, p.Limits)
-	got, err := w.subject.Peek(w.t.Context(), p.Account)
+	got, err := w.subject.Peek(w.t.Context(), p.Payer)
 	w.same(want, got, err)
 	w.unchanged(before, p)
 }

@@ -22,11 +22,11 @@
 // A call's way through it:
 //
 //	estimate := rule.Reserve(arguments, config.PageSize)
-//	request := Request{Account: account, ID: NewID(), Estimate: estimate, Lease: lease}
+//	request := Request{Payer: payer, ID: NewID(), Estimate: estimate, Lease: lease}
 //	decision, err := limiter.Reserve(ctx, request)
 //	… a decision that is not Admitted says what is violated and how long to wait …
 //	… the call …
-//	settlement := Settlement{Account: account, ID: request.ID, Actual: actual, Local: decision.Local}
+//	settlement := Settlement{Payer: payer, ID: request.ID, Actual: actual, Local: decision.Local}
 //	balance, ok := settler.Settle(settlement, leaseEnd)
 //
 // A refusal is a value ([Decision]); an error means that nobody could decide. Times

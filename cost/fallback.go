@@ -111,7 +111,7 @@ func (f *Fallback) Settle(ctx context.Context, st Settlement) (Balance, error) {
 
 // Peek implements [Limiter]. While the store is away it tells the balance by which
 // reservations are decided meanwhile.
-func (f *Fallback) Peek(ctx context.Context, a Account) (Balance, error) {
+func (f *Fallback) Peek(ctx context.Context, a Payer) (Balance, error) {
 	if err := a.Limits.check(); err != nil {
 		return Balance{}, err
 	}

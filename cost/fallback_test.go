@@ -37,7 +37,7 @@ func (o *outage) Settle(ctx context.Context, st Settlement) (Balance, error) {
 	return o.Memory.Settle(ctx, st)
 }
 
-func (o *outage) Peek(ctx context.Context, a Account) (Balance, error) {
+func (o *outage) Peek(ctx context.Context, a Payer) (Balance, error) {
 	if o.away {
 		return Balance{}, errAway
 	}
@@ -67,11 +67,11 @@ func TestLocalBudgetsWhileTheStoreIsAway(t *testing.T) {
 		if !ld.Local || ld.BurstLimit != 250 || ld.BurstRemaining != 50 || ld.RefillPerSecond != 2 || ld.HourLimit != 500 {
 			t.Errorf("without it: %+v", ld)
 		}
-		if b, err := f.Peek(t.Context(), local.Account); err != nil || !b.Local || b.BurstLimit != 250 || b.BurstRemaining != 50 {
+		if b, err := f.Peek(t.Context(), local.Payer); err != nil || !b.Local || b.BurstLimit != 250 || b.BurstRemaining != 50 {
 			t.Errorf("looking without it: %+v, %v", b, err)
 		}
 		other := request("key:43", "never made", 1, limits)
-		if b, err := f.Peek(t.Context(), other.Account); err != nil || b.BurstRemaining != 250 {
+		if b, err := f.Peek(t.Context(), other.Payer); err != nil || b.BurstRemaining != 250 {
 			t.Errorf("looking at somebody never seen: %+v, %v", b, err)
 		}
 		if b, err := f.Settle(t.Context(), settlement(other, 1, ld)); err != nil || b.BurstRemaining != 250 {
@@ -92,7 +92,7 @@ func TestLocalBudgetsWhileTheStoreIsAway(t *testing.T) {
 		if b, err := f.Settle(t.Context(), settlement(shared, 100, d)); err != nil || b.Local || b.BurstRemaining != 900 {
 			t.Errorf("settling it later: %+v, %v", b, err)
 		}
-		if b, err := f.Peek(t.Context(), local.Account); err != nil || b.Local || b.BurstRemaining != 900 {
+		if b, err := f.Peek(t.Context(), local.Payer); err != nil || b.Local || b.BurstRemaining != 900 {
 			t.Errorf("looking with it: %+v, %v", b, err)
 		}
 	})
@@ -109,7 +109,7 @@ func TestAHoldIsSettledWhereItIs(t *testing.T) {
 		if b, err := f.Settle(t.Context(), settlement(r, 100, d)); err != nil || !b.Local || b.BurstRemaining != 900 {
 			t.Errorf("%+v, %v", b, err)
 		}
-		if b, err := f.Peek(t.Context(), r.Account); err != nil || b.BurstRemaining != 1000 {
+		if b, err := f.Peek(t.Context(), r.Payer); err != nil || b.BurstRemaining != 1000 {
 			t.Errorf("the store has %+v, %v", b, err)
 		}
 	})
@@ -174,7 +174,7 @@ func TestClosedWhileTheStoreIsAway(t *testing.T) {
 	if d, err := f.Reserve(t.Context(), r); !errors.Is(err, errAway) || d.Admitted {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := f.Peek(t.Context(), r.Account); !errors.Is(err, errAway) {
+	if _, err := f.Peek(t.Context(), r.Payer); !errors.Is(err, errAway) {
 		t.Error(err)
 	}
 	store.away = false
@@ -205,7 +205,7 @@ func TestAStoreThatTakesTooLong(t *testing.T) {
 		f := NewFallback(hanging{NewMemory()}, DefaultConfig(), slog.New(slog.DiscardHandler))
 		s := NewSettler(f, slog.New(slog.DiscardHandler))
 		r := request("key:42", "a", 1, slow(10, 10))
-		if b, ok := s.Settle(Settlement{Account: r.Account, ID: r.ID}, time.Now().Add(time.Hour)); ok {
+		if b, ok := s.Settle(Settlement{Payer: r.Payer, ID: r.ID}, time.Now().Add(time.Hour)); ok {
 			t.Errorf("it is settled: %+v", b)
 		}
 		if got, want := f.Status(), (FallbackStatus{Mode: FailLocal, Since: time.Now()}); got != want {
@@ -286,7 +286,7 @@ func TestAStoreThatComesAndGoes(t *testing.T) {
 		store, f, log := newOutage(FailLocal, 1)
 		for range 3600 {
 			for _, store.away = range []bool{true, false} {
-				_, _ = f.Peek(t.Context(), request("key:42", "a", 1, slow(10, 10)).Account)
+				_, _ = f.Peek(t.Context(), request("key:42", "a", 1, slow(10, 10)).Payer)
 				time.Sleep(time.Second / 2)
 			}
 		}

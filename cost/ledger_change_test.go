@@ -105,7 +105,7 @@ func TestFreshAt(t *testing.T) {
 		{"the bucket takes longer", slow(8000, 8000), func(b *book) { b.hold("a", 8000); b.settle("a", 8000) }, 8000 * time.Second},
 		{"a hold comes back", slow(8000, 8000), func(b *book) { b.hold("a", 8000) }, time.Hour},
 		{"a lease is longer", slow(100, 1000), func(b *book) {
-			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 1, 2 * time.Hour})
+			b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, "a", 1, 2 * time.Hour})
 		}, 2 * time.Hour},
 		{"a minute is open", Limits{Tier: Tier{100, 100, 100}, RequestsPerMinute: 5}, func(b *book) {
 			b.hold("a", 1)

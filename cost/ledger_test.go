@@ -26,7 +26,7 @@ type book struct {
 func newBook(t *testing.T, limits Limits) *book { return &book{t: t, now: noon, limits: limits} }
 
 func (b *book) reserve(id string, estimate int64) Decision {
-	return b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, id, estimate, 90 * time.Second})
+	return b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, id, estimate, 90 * time.Second})
 }
 
 // hold reserves and expects to be admitted.
@@ -52,7 +52,7 @@ func (b *book) refused(estimate int64, wait time.Duration, violated ...Limit) De
 }
 
 func (b *book) settle(id string, actual int64) Balance {
-	return b.ledger.Settle(b.now, Settlement{Account: Account{Limits: b.limits}, ID: id, Actual: actual})
+	return b.ledger.Settle(b.now, Settlement{Payer: Payer{Limits: b.limits}, ID: id, Actual: actual})
 }
 
 func (b *book) peek() Balance { return b.ledger.Peek(b.now, b.limits) }
@@ -122,7 +122,7 @@ func TestBothLimitsOrNeither(t *testing.T) {
 // TestARefusalAsTheWireShowsIt is the example of a refusal that the agent sees.
 func TestARefusalAsTheWireShowsIt(t *testing.T) {
 	b := newBook(t, basic())
-	b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "long", 1, 2 * time.Hour})
+	b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, "long", 1, 2 * time.Hour})
 	b.pass(time.Hour)
 	b.hold("a", 500_000)
 	b.settle("a", 500_000)
@@ -236,7 +236,7 @@ func TestSettlementMayPassTheHourlyLimit(t *testing.T) {
 
 func TestALateSettlementTouchesNoNewerHour(t *testing.T) {
 	long := func(b *book, id string) {
-		b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, id, 300, 3 * time.Hour})
+		b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, id, 300, 3 * time.Hour})
 	}
 	for _, actual := range []int64{0, 300, 900} {
 		b := newBook(t, Limits{Tier: Tier{1000, 1, 5000}})
@@ -387,7 +387,7 @@ func TestDetails(t *testing.T) {
 			within(b, 3600, 5000, 0)
 		},
 		"a settlement in the last microsecond of the hour counts in it": func(b *book) {
-			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 300, 3 * time.Hour})
+			b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, "a", 300, 3 * time.Hour})
 			b.pass(time.Hour - time.Microsecond)
 			b.settle("a", 500)
 			within(b, 800, 4500, time.Microsecond)
@@ -454,7 +454,7 @@ func TestDetails(t *testing.T) {
 			within(b, 950, 4950, time.Hour)
 		},
 		"a lease that ends after the hour touches no newer one": func(b *book) {
-			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 300, 61 * time.Minute})
+			b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, "a", 300, 61 * time.Minute})
 			b.pass(time.Hour)
 			b.hold("b", 100)
 			b.pass(time.Minute)
@@ -462,7 +462,7 @@ func TestDetails(t *testing.T) {
 		},
 		"a lease that ends after the hour shortens no wait for it": func(b *book) {
 			b.limits = slow(1000, 300)
-			b.ledger.Reserve(b.now, Request{Account{Limits: b.limits}, "a", 300, 61 * time.Minute})
+			b.ledger.Reserve(b.now, Request{Payer{Limits: b.limits}, "a", 300, 61 * time.Minute})
 			b.refused(1, time.Hour, Hour)
 		},
 		"refusals name all limits without room, in one order": func(b *book) {
@@ -478,13 +478,13 @@ func TestDetails(t *testing.T) {
 
 func ExampleLedger() {
 	limits, _ := DefaultConfig().Limits("basic")
-	account := Account{Principal: "key:42", Limits: limits}
+	payer := Payer{Principal: "key:42", Limits: limits}
 	var ledger Ledger
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC).UnixMicro()
 
-	d := ledger.Reserve(now, Request{account, "first", 300, time.Minute})
+	d := ledger.Reserve(now, Request{payer, "first", 300, time.Minute})
 	fmt.Println(d.Admitted, d.BurstRemaining, d.HourRemaining)
-	b := ledger.Settle(now, Settlement{Account: account, ID: "first", Actual: 40})
+	b := ledger.Settle(now, Settlement{Payer: payer, ID: "first", Actual: 40})
 	fmt.Println(b.BurstRemaining, b.HourRemaining)
 	// Output:
 	// true 999700 1999700

@@ -21,19 +21,19 @@ type Limiter interface {
 	Settle(context.Context, Settlement) (Balance, error)
 
 	// Peek tells a balance and changes nothing.
-	Peek(context.Context, Account) (Balance, error)
+	Peek(context.Context, Payer) (Balance, error)
 }
 
-// Account says who pays, and under which limits.
-type Account struct {
-	Principal string // whose account it is: "key:…", "oauth:…", "proxy:…", [Anonymous]
+// Payer says whose account it is, and under which limits.
+type Payer struct {
+	Principal string // who pays: "key:…", "oauth:…", "proxy:…", [Anonymous]
 	User      string // whom the principal acts for, "" when not known; accounts of one user are kept on one node of a store
 	Limits    Limits // acted upon by an admitted reservation; else only when nothing is known of the principal
 }
 
 // Request asks for a reservation.
 type Request struct {
-	Account
+	Payer
 	ID       string        // of this one reservation, see [NewID]; not ""
 	Estimate int64         // in units, see [Rule.Reserve]; below 1 counts as 1
 	Lease    time.Duration // above 0, at most a year; after it, a hold that was not settled is charged the least there is
@@ -73,7 +73,7 @@ const (
 
 // Settlement ends a reservation.
 type Settlement struct {
-	Account
+	Payer
 	ID     string
 	Actual int64 // what the call cost, in units; brought to 0…[MaxUnits]
 	Local  bool  // Decision.Local of the reservation: a hold is settled where it was made

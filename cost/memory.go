@@ -89,7 +89,7 @@ func (m *Memory) Settle(_ context.Context, st Settlement) (Balance, error) {
 }
 
 // Peek implements [Limiter].
-func (m *Memory) Peek(_ context.Context, a Account) (Balance, error) {
+func (m *Memory) Peek(_ context.Context, a Payer) (Balance, error) {
 	if err := a.Limits.check(); err != nil {
 		return Balance{}, err
 	}

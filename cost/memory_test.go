@@ -11,11 +11,11 @@ import (
 )
 
 func request(principal, id string, estimate int64, limits Limits) Request {
-	return Request{Account{Principal: principal, Limits: limits}, id, estimate, 90 * time.Second}
+	return Request{Payer{Principal: principal, Limits: limits}, id, estimate, 90 * time.Second}
 }
 
 func settlement(r Request, actual int64, d Decision) Settlement {
-	return Settlement{Account: r.Account, ID: r.ID, Actual: actual, Local: d.Local}
+	return Settlement{Payer: r.Payer, ID: r.ID, Actual: actual, Local: d.Local}
 }
 
 // mustReserve reserves and expects to be admitted.
@@ -54,7 +54,7 @@ func TestMemoryFollowsTheClock(t *testing.T) {
 		time.Sleep(d.Wait)
 		mustReserve(t, m, r)
 		time.Sleep(90 * time.Second)
-		if b, err := m.Peek(t.Context(), r.Account); err != nil || b.BurstRemaining != 1000 || b.HourRemaining != 5000-1000-1 {
+		if b, err := m.Peek(t.Context(), r.Payer); err != nil || b.BurstRemaining != 1000 || b.HourRemaining != 5000-1000-1 {
 			t.Errorf("after the lease: %+v, %v", b, err)
 		}
 	})
@@ -108,7 +108,7 @@ func TestRefusalsAndQuestionsOpenNoAccount(t *testing.T) {
 		if d, err := m.Reserve(t.Context(), r); err != nil || !d.Never {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		if b, err := m.Peek(t.Context(), r.Account); err != nil || b.BurstRemaining != 100 {
+		if b, err := m.Peek(t.Context(), r.Payer); err != nil || b.BurstRemaining != 100 {
 			t.Fatalf("%+v, %v", b, err)
 		}
 		if b, err := m.Settle(t.Context(), settlement(r, 10, Decision{})); err != nil || b.BurstRemaining != 100 {
@@ -168,7 +168,7 @@ func TestInvalidRequests(t *testing.T) {
 				if b, err := l.Settle(t.Context(), settlement(r, 1, Decision{})); !hopeless(err) {
 					t.Errorf("settling is answered %+v, %v", b, err)
 				}
-				if b, err := l.Peek(t.Context(), r.Account); !hopeless(err) {
+				if b, err := l.Peek(t.Context(), r.Payer); !hopeless(err) {
 					t.Errorf("peeking is answered %+v, %v", b, err)
 				}
 			})

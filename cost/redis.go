@@ -83,15 +83,15 @@ func (r *Redis) Reserve(ctx context.Context, q Request) (Decision, error) {
 
 // Settle implements [Limiter].
 func (r *Redis) Settle(ctx context.Context, st Settlement) (Balance, error) {
-	return r.end(ctx, st.Account, st.ID, min(max(0, st.Actual), MaxUnits))
+	return r.end(ctx, st.Payer, st.ID, min(max(0, st.Actual), MaxUnits))
 }
 
 // Peek implements [Limiter].
-func (r *Redis) Peek(ctx context.Context, a Account) (Balance, error) {
+func (r *Redis) Peek(ctx context.Context, a Payer) (Balance, error) {
 	return r.end(ctx, a, "", 0) // nothing has this id
 }
 
-func (r *Redis) end(ctx context.Context, a Account, id string, actual int64) (Balance, error) {
+func (r *Redis) end(ctx context.Context, a Payer, id string, actual int64) (Balance, error) {
 	l := a.Limits
 	if err := l.check(); err != nil {
 		return Balance{}, err
@@ -105,7 +105,7 @@ func (r *Redis) end(ctx context.Context, a Account, id string, actual int64) (Ba
 
 // keys are those of an account. Hashes keep names out of Redis, and braces of a name
 // out of the hash tag.
-func (a Account) keys() []string {
+func (a Payer) keys() []string {
 	user := a.User
 	if user == "" {
 		user = a.Principal

@@ -186,7 +186,7 @@ func TestRedisInRareCases(t *testing.T) {
 			for i, s := range steps {
 				now := noon + s.at.Microseconds()
 				server.Do("SET", "tollgate:clock", fmt.Sprint(now+ahead))
-				a := Account{Principal: name, Limits: s.limits}
+				a := Payer{Principal: name, Limits: s.limits}
 				if s.used != 0 {
 					ledger.used = s.used
 					server.Do("HSET", "tollgate:"+a.keys()[0], "used", fmt.Sprint(s.used))
@@ -194,11 +194,11 @@ func TestRedisInRareCases(t *testing.T) {
 				var want, got any
 				var err error
 				if s.estimate != 0 {
-					r := Request{Account: a, ID: s.id, Estimate: s.estimate, Lease: s.lease}
+					r := Request{Payer: a, ID: s.id, Estimate: s.estimate, Lease: s.lease}
 					want = ledger.Reserve(now, r)
 					got, err = l.Reserve(t.Context(), r)
 				} else {
-					st := Settlement{Account: a, ID: s.id, Actual: s.actual}
+					st := Settlement{Payer: a, ID: s.id, Actual: s.actual}
 					want = ledger.Settle(now, st)
 					got, err = l.Settle(t.Context(), st)
 				}

@@ -23,12 +23,12 @@ import (
 
 // everyPath uses all that the scripts do: reservations, settlements, refusals by every
 // limit, and leases that are over.
-func everyPath(tb testing.TB, l Limiter, a Account) {
+func everyPath(tb testing.TB, l Limiter, a Payer) {
 	tb.Helper()
 	a.Limits = Limits{Tier: Tier{Capacity: 1000, RefillPerSecond: 1, Hourly: 1500}, MinCharge: 2, RequestsPerMinute: 6}
 	reserve(tb, l, a, "settled", 500)
 	settle(tb, l, a, "settled", 400)
-	if _, err := l.Reserve(tb.Context(), Request{Account: a, ID: "brief", Estimate: 100, Lease: time.Microsecond}); err != nil {
+	if _, err := l.Reserve(tb.Context(), Request{Payer: a, ID: "brief", Estimate: 100, Lease: time.Microsecond}); err != nil {
 		tb.Fatal(err)
 	}
 	for i := range 3 {
@@ -36,7 +36,7 @@ func everyPath(tb testing.TB, l Limiter, a Account) {
 	}
 	reserve(tb, l, a, "0", 100)
 	a.Limits.MaxInFlight, a.Limits.RequestsPerMinute = 3, 5
-	d, err := l.Reserve(tb.Context(), Request{Account: a, ID: "refused", Estimate: 1000, Lease: time.Minute})
+	d, err := l.Reserve(tb.Context(), Request{Payer: a, ID: "refused", Estimate: 1000, Lease: time.Minute})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestRedisCluster(t *testing.T) {
 	config.Mode = "cluster"
 	l := NewRedis(openConfig(t, config, time.Minute))
 	for i := range 20 {
-		everyPath(t, l, Account{Principal: fmt.Sprint("key:", i), User: fmt.Sprint(i / 2)})
+		everyPath(t, l, Payer{Principal: fmt.Sprint("key:", i), User: fmt.Sprint(i / 2)})
 	}
 }
 
@@ -118,7 +118,7 @@ func TestRightsForBudgets(t *testing.T) {
 				return err
 			}
 		}
-		_, err = l.Settle(t.Context(), Settlement{Account: a, ID: "held"})
+		_, err = l.Settle(t.Context(), Settlement{Payer: a, ID: "held"})
 		return err
 	}
 	if err := reject(slices.Concat(all, more)); err != nil {
@@ -137,16 +137,16 @@ func TestRefusalsWriteNothing(t *testing.T) {
 	server := redistest.Start(t)
 	l, a := NewRedis(openConn(t, server.URL(), time.Minute)), unhurried("key:42")
 	for i := range 3 {
-		if _, err := l.Reserve(t.Context(), Request{Account: a, ID: fmt.Sprint(i), Estimate: 1000, Lease: time.Microsecond}); err != nil {
+		if _, err := l.Reserve(t.Context(), Request{Payer: a, ID: fmt.Sprint(i), Estimate: 1000, Lease: time.Microsecond}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.Reserve(t.Context(), Request{Account: a, ID: "brief", Estimate: 1000, Lease: time.Microsecond}); err != nil {
+	if _, err := l.Reserve(t.Context(), Request{Payer: a, ID: "brief", Estimate: 1000, Lease: time.Microsecond}); err != nil {
 		t.Fatal(err)
 	}
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	before := stored(server)
-	d, err := l.Reserve(t.Context(), Request{Account: a, ID: "too much", Estimate: 1_000_000, Lease: time.Minute})
+	d, err := l.Reserve(t.Context(), Request{Payer: a, ID: "too much", Estimate: 1_000_000, Lease: time.Minute})
 	if err != nil || d.Admitted || d.HourRemaining != 2_000_000-4 {
 		t.Errorf("a refusal: %+v, %v", d, err)
 	}
@@ -160,7 +160,7 @@ func TestRefusalsWriteNothing(t *testing.T) {
 // TestManyHolds: more than the scripts read at a time, and many that are over at once.
 func TestManyHolds(t *testing.T) {
 	const holds = 500
-	s, p := openSubject(t), &payer{Account: Account{Principal: "key:42"}}
+	s, p := openSubject(t), &payer{Payer: Payer{Principal: "key:42"}}
 	for _, limits := range []Limits{
 		{Tier: Tier{Capacity: 100 * holds, RefillPerSecond: 1, Hourly: MaxUnits}},
 		{Tier: Tier{Capacity: MaxUnits, RefillPerSecond: MaxUnits, Hourly: 100 * holds}},
@@ -169,7 +169,7 @@ func TestManyHolds(t *testing.T) {
 		p.Principal, p.Limits, p.ledger = p.Principal+"0", limits, Ledger{}
 		ask := func(id string, estimate int64, lease time.Duration) {
 			t.Helper()
-			r := Request{Account: p.Account, ID: id, Estimate: estimate, Lease: lease}
+			r := Request{Payer: p.Payer, ID: id, Estimate: estimate, Lease: lease}
 			want := p.ledger.Reserve(now, r)
 			got, err := s.Reserve(t.Context(), r)
 			if err != nil {
@@ -200,7 +200,7 @@ func TestManyHolds(t *testing.T) {
 
 // crowd lets many callers of several gateways reserve mixed estimates, and settle them at
 // the estimate or not at all, until goOn says no. It returns what was admitted.
-func crowd(t *testing.T, server *redistest.Server, a Account, settled bool, goOn func(refused bool) bool) int64 {
+func crowd(t *testing.T, server *redistest.Server, a Payer, settled bool, goOn func(refused bool) bool) int64 {
 	const gateways, callers = 4, 16
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
@@ -210,10 +210,10 @@ func crowd(t *testing.T, server *redistest.Server, a Account, settled bool, goOn
 			wg.Go(func() {
 				random := rand.New(rand.NewPCG(uint64(g), uint64(c)))
 				for refused := false; goOn(refused); {
-					r := Request{Account: a, ID: NewID(), Estimate: 1 + random.Int64N(largestEstimate), Lease: time.Hour}
+					r := Request{Payer: a, ID: NewID(), Estimate: 1 + random.Int64N(largestEstimate), Lease: time.Hour}
 					d, err := l.Reserve(t.Context(), r)
 					if err == nil && d.Admitted && settled {
-						_, err = l.Settle(t.Context(), Settlement{Account: a, ID: r.ID, Actual: d.Estimate})
+						_, err = l.Settle(t.Context(), Settlement{Payer: a, ID: r.ID, Actual: d.Estimate})
 					}
 					if err != nil {
 						t.Error(err)
@@ -246,7 +246,7 @@ func TestOneBudgetForAllGateways(t *testing.T) {
 				}
 				return n
 			}
-			a := Account{Principal: "key:42", Limits: Limits{Tier: Tier{Capacity: 100_000, RefillPerSecond: 20_000, Hourly: MaxUnits}}}
+			a := Payer{Principal: "key:42", Limits: Limits{Tier: Tier{Capacity: 100_000, RefillPerSecond: 20_000, Hourly: MaxUnits}}}
 			var refusals atomic.Int64
 			begin := clock()
 			admitted := crowd(t, server, a, settled, func(refused bool) bool {
@@ -288,16 +288,16 @@ func BenchmarkRedis(b *testing.B) {
 	for _, holds := range []int{0, 1000} {
 		b.Run(fmt.Sprint(holds, "-others-held"), func(b *testing.B) {
 			for range holds {
-				if _, err := l.Reserve(b.Context(), Request{Account: a, ID: NewID(), Estimate: 1, Lease: 30 * time.Minute}); err != nil {
+				if _, err := l.Reserve(b.Context(), Request{Payer: a, ID: NewID(), Estimate: 1, Lease: 30 * time.Minute}); err != nil {
 					b.Fatal(err)
 				}
 			}
 			pair := func() {
 				id := NewID()
-				if d, err := l.Reserve(b.Context(), Request{Account: a, ID: id, Estimate: 300, Lease: time.Minute}); err != nil || !d.Admitted {
+				if d, err := l.Reserve(b.Context(), Request{Payer: a, ID: id, Estimate: 300, Lease: time.Minute}); err != nil || !d.Admitted {
 					b.Fatalf("%+v, %v", d, err)
 				}
-				if _, err := l.Settle(b.Context(), Settlement{Account: a, ID: id, Actual: 1}); err != nil {
+				if _, err := l.Settle(b.Context(), Settlement{Payer: a, ID: id, Actual: 1}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -315,14 +315,14 @@ func BenchmarkRedis(b *testing.B) {
 		poor := a
 		poor.Principal, poor.Limits.Tier = "key:43", Tier{1000, 1, MaxUnits}
 		for range 1000 {
-			if _, err := l.Reserve(b.Context(), Request{Account: poor, ID: NewID(), Estimate: 1, Lease: 30 * time.Minute}); err != nil {
+			if _, err := l.Reserve(b.Context(), Request{Payer: poor, ID: NewID(), Estimate: 1, Lease: 30 * time.Minute}); err != nil {
 				b.Fatal(err)
 			}
 		}
 		var took []time.Duration
 		for b.Loop() {
 			begin := time.Now()
-			if _, err := l.Reserve(b.Context(), Request{Account: poor, ID: "refused", Estimate: 300, Lease: time.Minute}); err != nil {
+			if _, err := l.Reserve(b.Context(), Request{Payer: poor, ID: "refused", Estimate: 300, Lease: time.Minute}); err != nil {
 				b.Fatal(err)
 			}
 			took = append(took, time.Since(begin))

@@ -62,29 +62,29 @@ func eventually(tb testing.TB, try func() error) {
 
 // unhurried is an account of which next to nothing is refilled during a test, and whose
 // hour tells exactly what was spent.
-func unhurried(principal string) Account {
-	return Account{Principal: principal, User: "anna", Limits: Limits{Tier: Tier{Capacity: 1_000_000, RefillPerSecond: 1, Hourly: 2_000_000}}}
+func unhurried(principal string) Payer {
+	return Payer{Principal: principal, User: "anna", Limits: Limits{Tier: Tier{Capacity: 1_000_000, RefillPerSecond: 1, Hourly: 2_000_000}}}
 }
 
 // reserve holds an estimate for a minute, which must be admitted.
-func reserve(tb testing.TB, l Limiter, a Account, id string, estimate int64) Decision {
+func reserve(tb testing.TB, l Limiter, a Payer, id string, estimate int64) Decision {
 	tb.Helper()
-	d, err := l.Reserve(tb.Context(), Request{Account: a, ID: id, Estimate: estimate, Lease: time.Minute})
+	d, err := l.Reserve(tb.Context(), Request{Payer: a, ID: id, Estimate: estimate, Lease: time.Minute})
 	if err != nil || !d.Admitted {
 		tb.Fatalf("reserving %d: %+v, %v", estimate, d, err)
 	}
 	return d
 }
 
-func settle(tb testing.TB, l Limiter, a Account, id string, actual int64) {
+func settle(tb testing.TB, l Limiter, a Payer, id string, actual int64) {
 	tb.Helper()
-	if _, err := l.Settle(tb.Context(), Settlement{Account: a, ID: id, Actual: actual}); err != nil {
+	if _, err := l.Settle(tb.Context(), Settlement{Payer: a, ID: id, Actual: actual}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // wantSpent holds how much of its hour an account has spent or holds.
-func wantSpent(tb testing.TB, l Limiter, a Account, want int64) {
+func wantSpent(tb testing.TB, l Limiter, a Payer, want int64) {
 	tb.Helper()
 	b := wantHour(tb, l, a, want)
 	if most := b.BurstLimit - want; b.BurstRemaining < most || b.BurstRemaining > most+int64(patience.Seconds()) {
@@ -93,7 +93,7 @@ func wantSpent(tb testing.TB, l Limiter, a Account, want int64) {
 }
 
 // wantHour is wantSpent for accounts that are refilled fast.
-func wantHour(tb testing.TB, l Limiter, a Account, want int64) (b Balance) {
+func wantHour(tb testing.TB, l Limiter, a Payer, want int64) (b Balance) {
 	tb.Helper()
 	eventually(tb, func() (err error) {
 		b, err = l.Peek(tb.Context(), a)
@@ -119,7 +119,7 @@ func stored(s *redistest.Server) string {
 func TestRedisKeys(t *testing.T) {
 	server := redistest.Start(t)
 	l := NewRedis(openConn(t, server.URL(), time.Minute))
-	for _, a := range []Account{
+	for _, a := range []Payer{
 		{Principal: "key:42", User: "an}na{"}, {Principal: "key:43", User: "an}na{"}, {Principal: "an}na{"}, {Principal: "key:42"},
 	} {
 		a.Limits = unhurried("").Limits
@@ -149,10 +149,10 @@ func TestRedisKeys(t *testing.T) {
 func TestRedisRefusesWhatItCannotKeep(t *testing.T) {
 	l := NewRedis(nobody{})
 	for _, r := range []Request{
-		{Account: unhurried("a"), Lease: time.Minute},
-		{Account: unhurried("a"), ID: "a"},
-		{Account: unhurried("a"), ID: "a", Lease: maxLease + 1},
-		{Account: Account{Principal: "a"}, ID: "a", Lease: time.Minute},
+		{Payer: unhurried("a"), Lease: time.Minute},
+		{Payer: unhurried("a"), ID: "a"},
+		{Payer: unhurried("a"), ID: "a", Lease: maxLease + 1},
+		{Payer: Payer{Principal: "a"}, ID: "a", Lease: time.Minute},
 	} {
 		if d, err := l.Reserve(t.Context(), r); err == nil {
 			t.Errorf("%+v: %+v", r, d)
@@ -161,7 +161,7 @@ func TestRedisRefusesWhatItCannotKeep(t *testing.T) {
 	if _, err := l.Settle(t.Context(), Settlement{ID: "a"}); err == nil {
 		t.Error("settled without limits")
 	}
-	if _, err := l.Peek(t.Context(), Account{}); err == nil {
+	if _, err := l.Peek(t.Context(), Payer{}); err == nil {
 		t.Error("a balance without limits")
 	}
 }
@@ -176,7 +176,7 @@ func (n nobody) Script(string) func(context.Context, []string, ...any) ([]string
 func TestAnswersThatAreNone(t *testing.T) {
 	for _, answer := range [][]string{nil, {"1"}, slices.Repeat([]string{"x"}, balanceReply), slices.Repeat([]string{"x"}, decisionReply), slices.Repeat([]string{"1e+15"}, decisionReply)} {
 		l := NewRedis(nobody{answer})
-		if d, err := l.Reserve(t.Context(), Request{Account: unhurried("a"), ID: "a", Lease: 1}); !errors.Is(err, errReply) {
+		if d, err := l.Reserve(t.Context(), Request{Payer: unhurried("a"), ID: "a", Lease: 1}); !errors.Is(err, errReply) {
 			t.Errorf("%q: %+v, %v", answer, d, err)
 		}
 		if b, err := l.Peek(t.Context(), unhurried("a")); !errors.Is(err, errReply) {
@@ -314,14 +314,14 @@ func TestRedisThatRefuses(t *testing.T) {
 			before := stored(server)
 			test.begin(server, w)
 			again := func() error {
-				_, err := reserving.Reserve(t.Context(), Request{Account: a, ID: "refused", Estimate: 1000, Lease: time.Minute})
+				_, err := reserving.Reserve(t.Context(), Request{Payer: a, ID: "refused", Estimate: 1000, Lease: time.Minute})
 				return err
 			}
 			if e, ok := errors.AsType[*redisconn.Error](again()); !ok || e.Kind != test.kind {
 				t.Errorf("reserving: %v, want %s", e, test.kind)
 			}
 			end := func() error {
-				_, err := settling.Settle(t.Context(), Settlement{Account: a, ID: "held", Actual: 40})
+				_, err := settling.Settle(t.Context(), Settlement{Payer: a, ID: "held", Actual: 40})
 				return err
 			}
 			if e, ok := errors.AsType[*redisconn.Error](end()); !ok || e.Kind != test.kind {
@@ -409,11 +409,11 @@ func TestForeignValuesInRedis(t *testing.T) {
 			keys := a.keys()
 			server.Do(test.foreign("tollgate:"+keys[0], "tollgate:"+keys[1])...)
 			before := stored(server)
-			_, err := l.Reserve(t.Context(), Request{Account: a, ID: "new", Estimate: 300, Lease: time.Minute})
+			_, err := l.Reserve(t.Context(), Request{Payer: a, ID: "new", Estimate: 300, Lease: time.Minute})
 			if e, ok := errors.AsType[*redisconn.Error](err); !ok || e.Detail != test.detail {
 				t.Errorf("reserving: %v", err)
 			}
-			_, err = l.Settle(t.Context(), Settlement{Account: a, ID: "held"})
+			_, err = l.Settle(t.Context(), Settlement{Payer: a, ID: "held"})
 			if e, ok := errors.AsType[*redisconn.Error](err); !ok || e.Detail != test.detail {
 				t.Errorf("settling: %v", err)
 			}

@@ -67,9 +67,9 @@ func (c *core) reserve(ctx context.Context, in *call, tool *registry.RoutedTool,
 		return nil, nil
 	}
 	limits, _ := b.Config.Limits(in.caller.Tier)
-	account := cost.Account{Principal: in.caller.Principal, User: in.caller.User, Limits: limits}
+	payer := cost.Payer{Principal: in.caller.Principal, User: in.caller.User, Limits: limits}
 	request := cost.Request{
-		Account: account, ID: cost.NewID(),
+		Payer: payer, ID: cost.NewID(),
 		Estimate: cost.Rule(tool.Cost).Reserve(arguments, b.Config.PageSize),
 		Lease:    tool.Deadline + leaseMargin,
 	}
@@ -88,7 +88,7 @@ func (c *core) reserve(ctx context.Context, in *call, tool *registry.RoutedTool,
 	}
 	ch := &charge{
 		budgets: b, until: until, estimate: decision.Estimate, balance: decision.Balance,
-		settlement: cost.Settlement{Account: account, ID: request.ID, Local: decision.Local},
+		settlement: cost.Settlement{Payer: payer, ID: request.ID, Local: decision.Local},
 		event:      BudgetEvent{Metered: true, Violated: decision.Violated},
 	}
 	switch {

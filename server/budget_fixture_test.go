@@ -135,7 +135,7 @@ func (f *fakeBudgets) Settle(context.Context, cost.Settlement) (cost.Balance, er
 	return cost.Balance{}, errors.New("the server settles with Budgets.Settle alone")
 }
 
-func (f *fakeBudgets) Peek(_ context.Context, a cost.Account) (cost.Balance, error) {
+func (f *fakeBudgets) Peek(_ context.Context, a cost.Payer) (cost.Balance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.of(a.Principal).Peek(f.now, a.Limits), nil
@@ -158,7 +158,7 @@ func (f *fakeBudgets) end(st cost.Settlement, until time.Time) (cost.Balance, bo
 // left is what a principal has of a tier.
 func (f *fakeBudgets) left(principal, tier string) cost.Balance {
 	limits, _ := f.config.Limits(tier)
-	b, _ := f.Peek(context.Background(), cost.Account{Principal: principal, Limits: limits})
+	b, _ := f.Peek(context.Background(), cost.Payer{Principal: principal, Limits: limits})
 	return b
 }
 
@@ -180,7 +180,7 @@ func (f *fakeBudgets) wantCharged(t testing.TB, actual int64) {
 	if len(f.asked) != 1 || len(f.settled) != 1 {
 		t.Fatalf("%d reservations, %d settlements; want one each", len(f.asked), len(f.settled))
 	}
-	if st, r := f.settled[0], f.asked[0]; st.ID != r.ID || st.Account != r.Account || st.Actual != actual {
+	if st, r := f.settled[0], f.asked[0]; st.ID != r.ID || st.Payer != r.Payer || st.Actual != actual {
 		t.Errorf("settled %+v\nof the reservation %+v\nwant actual %d", st, r, actual)
 	}
 }

@@ -183,8 +183,8 @@ func TestWhatIsReserved(t *testing.T) {
 		if got.ID == "" || got.Estimate != test.want {
 			t.Errorf("%s: reserved %+v", test.arguments, got)
 		}
-		want := cost.Account{Principal: "key:" + test.tier, User: "U-" + test.tier, Limits: limits}
-		if diff := cmp.Diff(want, got.Account); diff != "" {
+		want := cost.Payer{Principal: "key:" + test.tier, User: "U-" + test.tier, Limits: limits}
+		if diff := cmp.Diff(want, got.Payer); diff != "" {
 			t.Errorf("account (-want +got):\n%s", diff)
 		}
 	}
@@ -345,7 +345,7 @@ func TestParallelCallsPayWhatTheyAreTold(t *testing.T) {
 	}
 	wg.Wait()
 	limits, _ := g.budgets.config.Limits("basic")
-	left, err := memory.Peek(t.Context(), cost.Account{Principal: "key:basic", Limits: limits})
+	left, err := memory.Peek(t.Context(), cost.Payer{Principal: "key:basic", Limits: limits})
 	if err != nil || limits.Hourly-left.HourRemaining != sum || sum != 5*10*64*63/2+64*10 {
 		t.Errorf("told %d, left %+v, %v", sum, left, err)
 	}

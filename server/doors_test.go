@@ -265,9 +265,9 @@ func meters(left int64) func(*gateway) {
 		f := newFakeBudgets()
 		f.config.Enforce, f.config.Tiers = cost.EnforceAlways, map[string]cost.Tier{cost.BasicTier: testTiers["burst"]}
 		limits, _ := f.config.Limits(cost.BasicTier)
-		spent := cost.Account{Principal: cost.Anonymous, Limits: limits}
-		f.of(cost.Anonymous).Reserve(f.now, cost.Request{Account: spent, ID: "spent", Estimate: 300, Lease: time.Hour})
-		f.of(cost.Anonymous).Settle(f.now, cost.Settlement{Account: spent, ID: "spent", Actual: 300 - left})
+		spent := cost.Payer{Principal: cost.Anonymous, Limits: limits}
+		f.of(cost.Anonymous).Reserve(f.now, cost.Request{Payer: spent, ID: "spent", Estimate: 300, Lease: time.Hour})
+		f.of(cost.Anonymous).Settle(f.now, cost.Settlement{Payer: spent, ID: "spent", Actual: 300 - left})
 		g.core.budgets = f.options()
 	}
 }
