@@ -103,7 +103,7 @@ func (m *metering) warnOfEviction() {
 	}
 	m.eviction.mu.Lock()
 	defer m.eviction.mu.Unlock()
-	if m.eviction.alarm.Set(evicts(policy), time.Now()) && evicts(policy) {
+	if on := evicts(policy); m.eviction.alarm.Set(on, time.Now()) && on {
 		m.log.Warn("Redis may throw budgets away when its memory is full, and a caller who has spent one starts afresh; set maxmemory-policy to noeviction", "policy", policy)
 	}
 }
