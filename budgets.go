@@ -20,7 +20,7 @@ const (
 	// budgetPause is how long Redis is left alone at most when it did not answer. A try
 	// costs one call two time-outs; not to know that Redis is back costs all calls their
 	// common budget, or with onStoreFailure closed the answer.
-	budgetPause = 5 * time.Second
+	budgetPause = 2 * time.Second
 
 	// settleAtLast bounds how long the last settlements may take when a process ends.
 	settleAtLast = time.Second

@@ -9,18 +9,6 @@ import (
 	"tollgate/telemetry"
 )
 
-// ask finds out how the budget store is, with a question that changes nothing. It
-// is what shows an outage, and its end, on a gateway that is not called; it takes no
-// longer than a call waits for the store. Without a store the answer is the zero value.
-func (m *metering) ask(ctx context.Context, c cost.Config) cost.FallbackStatus {
-	if m.fallback == nil {
-		return cost.FallbackStatus{}
-	}
-	limits, _ := c.Limits(cost.BasicTier)
-	_, _ = m.fallback.Peek(ctx, cost.Payer{Principal: cost.Anonymous, Limits: limits}) // an error is in the status
-	return m.fallback.Status()
-}
-
 // budgetState is what the metrics say of how budgets are kept; nil when calls are not
 // metered.
 func (p *parts) budgetState() func() telemetry.BudgetState {
@@ -28,11 +16,13 @@ func (p *parts) budgetState() func() telemetry.BudgetState {
 		return nil
 	}
 	return func() telemetry.BudgetState {
-		store, settler := p.budgets.ask(context.Background(), p.config.Cost), p.budgets.settler.Status()
-		return telemetry.BudgetState{
-			Store: p.budgets.fallback != nil, Up: store.Since.IsZero(), Local: store.Local,
-			Waiting: settler.Waiting, Retried: settler.Retried, Dropped: settler.Dropped,
+		settler := p.budgets.settler.Status()
+		state := telemetry.BudgetState{Waiting: settler.Waiting, Retried: settler.Retried, Dropped: settler.Dropped}
+		if p.budgets.fallback != nil {
+			store := p.budgets.fallback.Probe(context.Background())
+			state.Store, state.Up, state.Local = true, store.Since.IsZero(), store.Local
 		}
+		return state
 	}
 }
 
@@ -46,7 +36,7 @@ func (p *parts) budgetsHealth() func(context.Context) management.BudgetsHealth {
 		if p.budgets.fallback == nil {
 			return management.BudgetsHealth{Status: management.Up, Store: management.InMemory}
 		}
-		s := p.budgets.ask(ctx, p.config.Cost)
+		s := p.budgets.fallback.Probe(ctx)
 		h := management.BudgetsHealth{Status: management.Up, Store: management.InRedis, Mode: s.Mode, LocalDecisions: s.Local}
 		if since := s.Since.UTC(); !s.Since.IsZero() {
 			h.Status, h.Since = management.Down, &since

@@ -281,7 +281,8 @@ func (w *world) end(p *payer, id string, held func(hold)) {
 	}
 	held(before.holds[i])
 	stale := before.holds[i].hour != before.hourEnds || now >= before.hourEnds
-	if was, is := before.Peek(w.now, p.Limits), want; stale && (was.HourRemaining != is.HourRemaining || was.HourResetIn != is.HourResetIn) {
+	s := before.inForce(now, p.Limits.Tier)
+	if was, is := s.balance(), want; stale && (was.HourRemaining != is.HourRemaining || was.HourResetIn != is.HourResetIn) {
 		w.t.Fatalf("a late settlement touched the hour: %+v, %+v", was, is)
 	}
 	if p.ledger.hourEnds != before.hourEnds {

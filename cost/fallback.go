@@ -77,7 +77,7 @@ func (f *Fallback) Reserve(ctx context.Context, r Request) (Decision, error) {
 	}
 	turn := f.turns.Load()
 	d, err := f.store.Reserve(ctx, r)
-	if !f.missed(ctx, turn, err) {
+	if !f.missed(ctx, turn, d.Admitted, err) {
 		return d, err
 	}
 	f.decided.Add(1)
@@ -105,7 +105,7 @@ func (f *Fallback) Settle(ctx context.Context, st Settlement) (Balance, error) {
 	}
 	turn := f.turns.Load()
 	b, err := f.store.Settle(ctx, st)
-	f.missed(ctx, turn, err)
+	f.missed(ctx, turn, true, err)
 	return b, err
 }
 
@@ -117,13 +117,26 @@ func (f *Fallback) Peek(ctx context.Context, a Payer) (Balance, error) {
 	}
 	turn := f.turns.Load()
 	b, err := f.store.Peek(ctx, a)
-	if !f.missed(ctx, turn, err) {
+	if !f.missed(ctx, turn, false, err) {
 		return b, err
 	}
 	a.Limits = a.Limits.over(f.replicas)
 	b, err = f.local.Peek(ctx, a)
 	b.Local = true
 	return b, err
+}
+
+// Probe finds out whether the store keeps budgets, by one that nobody has: a unit is
+// reserved, and given back. It ends an outage where there are no calls to do so.
+func (f *Fallback) Probe(ctx context.Context) FallbackStatus {
+	nobody := Payer{Principal: "probe", Limits: Limits{Tier: Tier{Capacity: MaxUnits, RefillPerSecond: MaxUnits, Hourly: MaxUnits}}}
+	id, turn := NewID(), f.turns.Load()
+	_, err := f.store.Reserve(ctx, Request{Payer: nobody, ID: id, Estimate: 1, Lease: time.Second})
+	if err == nil {
+		_, err = f.store.Settle(ctx, Settlement{Payer: nobody, ID: id})
+	}
+	f.missed(ctx, turn, true, err)
+	return f.Status()
 }
 
 // Status tells how it is, for health and metrics.
@@ -134,12 +147,13 @@ func (f *Fallback) Status() FallbackStatus {
 }
 
 // missed takes note of an answer of the store, which was asked at this turn, and reports
-// whether to decide without it. A caller who left says nothing about the store; one
+// whether to decide without it. Only what it has stored ends an outage: a store that can
+// be read alone keeps no budget. A caller who left says nothing about the store; one
 // whose time is over does.
-func (f *Fallback) missed(ctx context.Context, turn uint64, err error) bool {
+func (f *Fallback) missed(ctx context.Context, turn uint64, stored bool, err error) bool {
 	switch {
 	case err == nil:
-		if isAway(turn) {
+		if stored && isAway(turn) {
 			f.answered(turn)
 		}
 		return false

@@ -286,7 +286,7 @@ func TestAStoreThatComesAndGoes(t *testing.T) {
 		store, f, log := newOutage(FailLocal, 1)
 		for range 3600 {
 			for _, store.away = range []bool{true, false} {
-				_, _ = f.Peek(t.Context(), request("key:42", "a", 1, slow(10, 10)).Payer)
+				f.Probe(t.Context())
 				time.Sleep(time.Second / 2)
 			}
 		}
@@ -295,6 +295,39 @@ func TestAStoreThatComesAndGoes(t *testing.T) {
 			t.Errorf("%d beginnings and %d ends are told in an hour", begun, ended)
 		}
 	})
+}
+
+// TestAStoreThatCanBeReadAlone keeps no budget: that it tells balances, and refuses
+// calls, does not end an outage. A probe, or a call that is let through, does.
+func TestAStoreThatCanBeReadAlone(t *testing.T) {
+	store, f, _ := newOutage(FailLocal, 1)
+	r := request("key:42", "a", 1, slow(10, 10))
+	ends := map[string]func() error{
+		"a probe":       func() error { f.Probe(t.Context()); return nil },
+		"a reservation": func() error { _, err := f.Reserve(t.Context(), r); return err },
+	}
+	for name, end := range ends {
+		store.away = true
+		if f.Probe(t.Context()).Since.IsZero() {
+			t.Fatal("no outage")
+		}
+		store.away = false
+		if _, err := f.Peek(t.Context(), r.Payer); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := f.Reserve(t.Context(), request("key:42", "b", 11, slow(10, 5))); err != nil || d.Admitted {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if f.Status().Since.IsZero() {
+			t.Error("a question that stored nothing ended the outage")
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		if !f.Status().Since.IsZero() {
+			t.Errorf("%s did not end the outage", name)
+		}
+	}
 }
 
 // TestALateAnswer to what was asked before an outage began, or before it ended, is news

@@ -193,9 +193,9 @@ func (l *Ledger) Settle(now int64, st Settlement) Balance {
 	return s.balance()
 }
 
-// Peek tells the balance. Limits are for an account of which nothing is known.
+// Peek tells the balance as a reservation with these limits would find it.
 func (l *Ledger) Peek(now int64, limits Limits) Balance {
-	s := l.inForce(max(now, l.now), limits.Tier)
+	s := l.at(max(now, l.now), limits.Tier)
 	return s.balance()
 }
 

@@ -15,7 +15,7 @@ local estimate, floor, lease = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(AR
 
 local was = held()
 if was then
-  return answer(inForce(), text(was), '', '0', '0')
+  return answer(under(asked), text(was), '', '0', '0')
 end
 
 local s = under(asked)

@@ -1,10 +1,14 @@
--- Ledger.Settle; without an id, or with one that is not held, Ledger.Peek. See common.lua
+-- Ledger.Settle; without an id Ledger.Peek. See common.lua
 -- for the keys and the first arguments.
 --
 -- ARGV[5]  the actual cost, from 0 to MaxUnits
 --
 -- Returns the state (capacity, refill, hourly, bucket, used, microseconds until the hour
 -- ends or 0).
+
+if id == '' then
+  return answer(under(asked))
+end
 
 local s = inForce()
 local estimate, floor, ends, hold = held()

@@ -8,7 +8,7 @@ import (
 // How long a Redis that failed is left alone: first and, except for a cluster,
 // longest.
 const (
-	firstPause   = time.Second
+	firstPause   = time.Second // by default
 	longestPause = 30 * time.Second
 )
 
@@ -35,6 +35,7 @@ type breaker struct {
 	scope    use       // of the last outage: what demands less goes on
 	ends     use       // of the outage: what demands less does not end it
 	pause    time.Duration
+	first    time.Duration // pause of an outage
 	longest  time.Duration // that pause gets
 	retryAt  time.Time
 	probe    ticket // 0: none
@@ -91,12 +92,12 @@ func (b *breaker) failed(t ticket, kind Kind, scope use, now time.Time) {
 		down && scope < b.scope && t > b.old:
 		// It is another outage than it was. Of one that is about some uses, any
 		// operation admitted since can learn that it got worse.
-		b.pause = firstPause
+		b.pause = b.first
 	case !down && t > b.old:
 		if relapse := scope == b.scope && now.Sub(b.since) < b.pause; relapse {
 			b.pause = longer
 		} else {
-			b.pause = firstPause
+			b.pause = b.first
 		}
 		b.status, b.since = StatusDown, now
 		b.ends, b.old = scope, b.tickets

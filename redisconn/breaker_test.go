@@ -26,7 +26,7 @@ func mustRefuse(t *testing.T, b *breaker, u use, now time.Time) {
 
 // down returns a breaker whose outage has just begun.
 func down(t *testing.T, kind Kind) *breaker {
-	b := &breaker{status: StatusUnknown, longest: longestPause}
+	b := &breaker{status: StatusUnknown, first: firstPause, longest: longestPause}
 	scope := reads
 	if kind == KindReadOnly {
 		scope = stores
@@ -39,7 +39,7 @@ func down(t *testing.T, kind Kind) *breaker {
 }
 
 func TestBreakerLetsEverythingThroughWhileAllIsWell(t *testing.T) {
-	b := &breaker{status: StatusUnknown, longest: longestPause}
+	b := &breaker{status: StatusUnknown, first: firstPause, longest: longestPause}
 	first, second := mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start)
 	if b.succeeded(first, stores, start) || b.succeeded(second, stores, start.Add(time.Second)) {
 		t.Error("a recovery without an outage")
@@ -129,7 +129,7 @@ func TestBreakerJitterDiffers(t *testing.T) {
 
 // What was under way when an outage began says nothing new about it.
 func TestBreakerLateResults(t *testing.T) {
-	b := &breaker{status: StatusUnknown, longest: longestPause}
+	b := &breaker{status: StatusUnknown, first: firstPause, longest: longestPause}
 	first, late, later := mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start), mustAdmit(t, b, stores, start)
 	b.failed(first, KindTimeout, reads, start)
 

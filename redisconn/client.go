@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	// poolSize is how many operations run at a time: as many as a gateway that
-	// starts reads copies of routes at a time, by default.
-	poolSize = 32
-
 	// idleTime is how long a connection is kept between operations: a firewall
 	// forgets those that are silent for longer, and tells nobody.
 	idleTime = time.Minute
@@ -36,24 +32,32 @@ type pace struct {
 	// trying again.
 	operation time.Duration
 
-	idleConns int // kept between operations
-	retries   int // of an operation
+	pause     time.Duration // the first one after a failure
+	places    int           // how many operations run at a time
+	idleConns int           // kept between operations
+	retries   int           // of an operation
 }
 
-// defaultPace is that of operations that are few. Retries make up for connections the
+// defaultPace is that of operations that are few. There are as many places as a gateway
+// that starts reads copies of routes at a time, by default. Retries make up for connections the
 // server closed while they were idle, of which there are at most idleConns. They cost
 // no time of their own.
-var defaultPace = pace{attempt: 200 * time.Millisecond, operation: 200 * time.Millisecond, idleConns: 2, retries: 2}
+var defaultPace = pace{
+	attempt: 200 * time.Millisecond, operation: 200 * time.Millisecond,
+	pause: firstPause, places: 32, idleConns: 2, retries: 2,
+}
 
 // paceOf is the pace that [Options.Timeout] asks for. Operations are many then, so that
 // all connections are kept. A TLS connection that died while it was idle can cost the
 // retry; one that is not TLS is seen to be dead, and not used. Should two dead ones
-// follow each other, that is an outage of a second, and all of them are replaced.
+// follow each other, that is a short outage, and all of them are replaced. Its pause is
+// short, because one answer that is late is the commonest of all outages.
 func paceOf(timeout time.Duration) pace {
 	if timeout == 0 {
 		return defaultPace
 	}
-	return pace{attempt: timeout, operation: 2 * timeout, idleConns: poolSize, retries: 1}
+	const places = 128 // enough for 1000 calls a second, which ask twice each, at 50 ms
+	return pace{attempt: timeout, operation: 2 * timeout, pause: min(4*timeout, firstPause), places: places, idleConns: places, retries: 1}
 }
 
 // silence is go-redis' logger. What it has to say is in the errors as well, and
@@ -128,7 +132,7 @@ func (t *target) options(addr, username, password string) *redis.Options {
 		MinRetryBackoff:       -1, // none
 		MaxRetryBackoff:       -1,
 
-		PoolSize:         poolSize,
+		PoolSize:         t.pace.places,
 		PipelinePoolSize: -1, // none
 		MaxIdleConns:     t.pace.idleConns,
 		ConnMaxIdleTime:  idleTime,

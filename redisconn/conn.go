@@ -74,8 +74,8 @@ type Options struct {
 	Timeout time.Duration
 
 	// LongestPause is how long a Redis that failed is left alone, at most: so long may
-	// its return go unnoticed. The first pause is a second, and each next one twice
-	// as long. 0, and whatever is more: 30 s, and a second for a cluster.
+	// its return go unnoticed. The first pause is a second, or with Timeout four times
+	// that, and each next one twice as long. 0, and whatever is more: 30 s, and a second for a cluster.
 	LongestPause time.Duration
 
 	// OnRecovery is called, in a goroutine of its own, each time an outage ended.
@@ -150,8 +150,8 @@ func Open(o Options) (*Conn, error) {
 		prefix:     o.KeyPrefix + ":",
 		log:        o.Logger,
 		onRecovery: o.OnRecovery,
-		places:     make(chan struct{}, poolSize),
-		breaker:    breaker{status: StatusUnknown, longest: longest},
+		places:     make(chan struct{}, t.pace.places),
+		breaker:    breaker{status: StatusUnknown, first: t.pace.pause, longest: longest},
 		news:       news{quiet: o.Quiet},
 		link:       &link{client: t.newClient()},
 	}, nil

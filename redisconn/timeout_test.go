@@ -60,8 +60,8 @@ func TestTimeout(t *testing.T) {
 		asked   int32
 		want    pace
 	}{
-		{50 * time.Millisecond, 2, pace{attempt: 50 * time.Millisecond, operation: 100 * time.Millisecond, idleConns: poolSize, retries: 1}},
-		{0, 1, pace{attempt: 200 * time.Millisecond, operation: 200 * time.Millisecond, idleConns: 2, retries: 2}},
+		{50 * time.Millisecond, 2, pace{attempt: 50 * time.Millisecond, operation: 100 * time.Millisecond, pause: 200 * time.Millisecond, places: 128, idleConns: 128, retries: 1}},
+		{0, 1, pace{attempt: 200 * time.Millisecond, operation: 200 * time.Millisecond, pause: time.Second, places: 32, idleConns: 2, retries: 2}},
 	} {
 		t.Run(fmt.Sprint(test.timeout), func(t *testing.T) {
 			var scripts atomic.Int32
