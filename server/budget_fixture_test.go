@@ -208,6 +208,13 @@ func (c *callers) Authenticate(r *http.Request, _ registry.RouteKey) (Caller, er
 	return named(name), nil
 }
 
+// answers has callers refused from now on; nil: admitted.
+func (c *callers) answers(refuse error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = refuse
+}
+
 func named(name string) Caller {
 	return Caller{Principal: "key:" + name, User: "U-" + name, Tier: name}
 }

@@ -17,11 +17,11 @@ type Caller struct {
 	Principal string
 
 	User string // whom the principal acts for; "" when not known
-	Tier string // the name of its budget; one that does not exist is basic
+	Tier string // the name of its budget; "" and one that does not exist are basic
 }
 
 // anonymous is a caller nobody knows.
-func anonymous() Caller { return Caller{Principal: cost.Anonymous, Tier: cost.BasicTier} }
+func anonymous() Caller { return Caller{Principal: cost.Anonymous} }
 
 // hash is what the log calls the caller: 12 hexadecimal digits of the principal's
 // SHA-256. It tells callers apart, and who knows one finds its lines.
@@ -87,6 +87,29 @@ func (s *Server) authenticate(r *http.Request, key registry.RouteKey) (caller Ca
 		return Caller{}, false, f
 	}
 	return Caller{}, true, nil
+}
+
+// admitted asks anew whether the sender of a request is admitted.
+func (s *Server) admitted(r *http.Request, key registry.RouteKey) error {
+	if s.auth == nil {
+		return nil
+	}
+	_, err := s.auth.Authenticate(r, key)
+	return err
+}
+
+// stillAdmitted reports whether a caller who was admitted may stay, by the answer to
+// asking anew. Only one that says that he may not ends what he has: that it cannot be
+// found out now does not.
+func stillAdmitted(err error) bool {
+	if err == nil {
+		return true
+	}
+	switch asFailure(err).kind {
+	case unauthenticated, ambiguousCaller, routeNotFound:
+		return false
+	}
+	return true
 }
 
 // Peer is the client at the other end of frames.

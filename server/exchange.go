@@ -17,8 +17,13 @@ type door struct {
 	route  *route
 	server *mcp.Server // the route's, built
 	peer   Peer        // who is at the other end; over HTTP, of this one request
-	http   *exchange   // nil on stdio
-	frames *session    // nil over HTTP
+
+	// admitted asks anew whether the peer is admitted. The error is as that of an
+	// Authenticator.
+	admitted func() error
+
+	http   *exchange // nil on stdio
+	frames *session  // nil over HTTP
 
 	// ending is over when listen streams of a frames session have to end; nil
 	// over HTTP, where a stream is a request of its own.

@@ -169,7 +169,7 @@ func (x *exchange) checkVersion(header string) error {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, caller Caller, wantsStream bool) {
 	rt := s.route(key)
 	peer := Peer{Header: r.Header, Authenticate: func() (Caller, error) { return caller, nil }}
-	d := &door{route: rt, server: rt.built(), peer: peer, http: x}
+	d := &door{route: rt, server: rt.built(), peer: peer, admitted: func() error { return s.admitted(r, key) }, http: x}
 	ctx, cancel := context.WithCancel(withDoor(r.Context(), d))
 	defer cancel()
 	handler := s.json

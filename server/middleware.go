@@ -232,6 +232,8 @@ func (rt *route) answerListen(ctx context.Context, d *door, method string, req m
 		ctx, end = context.WithCancel(ctx)
 		defer context.AfterFunc(d.ending, end)()
 	}
+	ctx, forget := rt.whileAdmitted(ctx, d)
+	defer forget()
 	return next(ctx, method, req)
 }
 

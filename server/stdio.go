@@ -41,7 +41,10 @@ func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames 
 	defer release()
 	ending, end := context.WithCancel(context.Background())
 	defer end()
-	d := &door{route: rt, server: rt.built(), peer: peer, ending: ending}
+	d := &door{route: rt, server: rt.built(), peer: peer, ending: ending, admitted: func() error {
+		_, err := peer.caller()
+		return err
+	}}
 	c := &session{
 		s: s, rt: rt, frames: frames, header: peer.Header, ctx: ctx, endListens: end,
 		in: make(chan frame), closed: make(chan struct{}), pending: make(map[jsonrpc.ID]*pendingCall),

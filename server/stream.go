@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +16,11 @@ const (
 	streamWriteLimit = 10 * time.Second // how long one write to a reader may take
 	keepAliveEvery   = 15 * time.Second
 )
+
+// admittedEvery is how often the caller of a listen stream is asked for his rights
+// again: a stream is one request, and outlives a key that is revoked meanwhile by so
+// much at most. Streams that have much to tell are not kept alive, but are asked.
+const admittedEvery = keepAliveEvery
 
 var keepAlive = []byte(": keep-alive\n\n")
 
@@ -187,4 +193,30 @@ func (s *streamWriter) write(event []byte) error {
 		_ = s.control.SetWriteDeadline(time.Time{})
 	}
 	return nil
+}
+
+// whileAdmitted returns a context that ends when the caller of a listen stream is no
+// longer admitted. forget must be called when the stream is over; it waits for
+// nothing, for the issuer of a token can take its time.
+func (rt *route) whileAdmitted(ctx context.Context, d *door) (_ context.Context, forget func()) {
+	ctx, end := context.WithCancel(ctx)
+	go func() {
+		defer rt.s.recovered()
+		defer end() // after a panic, too: nobody would ask any more
+		tick := time.NewTicker(admittedEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := d.admitted(); !stillAdmitted(err) {
+				rt.s.log.LogAttrs(ctx, slog.LevelDebug, "a listen stream ends: its caller is no longer admitted",
+					slog.String("route", string(rt.key)), slog.String("reason", asFailure(err).reason()))
+				return
+			}
+		}
+	}()
+	return ctx, end
 }
