@@ -64,14 +64,20 @@ func (s source) load() (*config.Config, error) {
 }
 
 // assemble makes the parts and starts loading routes in the background. A route
-// that all is about must not be known not to exist. The caller closes the parts.
+// that all is about must be one the user may use, and must not be known not to
+// exist, in this order: who may not use it does not hear which routes there are. The
+// caller closes the parts.
 func assemble(s source, what purpose, log *slog.Logger) (*parts, error) {
 	p, err := newParts(s, what, log)
 	if err != nil {
 		return nil, err
 	}
 	if what.only != "" {
-		if err := requireRoute(string(what.only), p.config, p.demo); err != nil {
+		err := p.checkKey(string(what.only))
+		if err == nil {
+			err = requireRoute(string(what.only), p.config, p.demo)
+		}
+		if err != nil {
 			p.close()
 			return nil, err
 		}

@@ -98,25 +98,30 @@ func apiKey() string {
 var errKeyless = errors.New("auth.mode is required, and auth.keysFile is not set: without HTTP a caller can only show an API key")
 
 // peer is whoever uses the gateway through this process alone: over standard input
-// and output, or from the command line. The error says why it may not.
-func (p *parts) peer(route string, header http.Header) (server.Peer, error) {
+// and output, or from the command line.
+func (p *parts) peer(route string, header http.Header) server.Peer {
 	key := apiKey()
-	peer := server.Peer{Header: header, Authenticate: func() (server.Caller, error) {
+	return server.Peer{Header: header, Authenticate: func() (server.Caller, error) {
 		return admitted(p.auth.AuthenticateKey(key, route))
 	}}
+}
+
+// checkKey says why the peer may not use the route.
+func (p *parts) checkKey(route string) error {
+	key := apiKey()
 	_, err := p.auth.AuthenticateKey(key, route)
 	refusal, ok := errors.AsType[*auth.Refusal](err)
 	switch {
 	case !ok:
-		return peer, nil
+		return nil
 	case refusal.Reason == auth.RouteNotFound:
-		return peer, fmt.Errorf("route %s does not exist, or the API key in %s may not use it", route, keyVariable)
+		return fmt.Errorf("route %s does not exist, or the API key in %s may not use it", route, keyVariable)
 	case p.config.Auth.KeysFile == "":
-		return peer, errKeyless
+		return errKeyless
 	case key == "":
-		return peer, fmt.Errorf("auth.mode is required: set %s to an API key of %s", keyVariable, p.config.Auth.KeysFile)
+		return fmt.Errorf("auth.mode is required: set %s to an API key of %s", keyVariable, p.config.Auth.KeysFile)
 	default:
-		return peer, fmt.Errorf("%s: %s It is none of %s", keyVariable, refusal.Text, p.config.Auth.KeysFile)
+		return fmt.Errorf("%s holds no API key of %s", keyVariable, p.config.Auth.KeysFile)
 	}
 }
 

@@ -68,6 +68,30 @@ func TestWithoutHTTPTheKeyComesFromTheEnvironment(t *testing.T) {
 	}
 }
 
+// TestWhoMayNotUseARouteDoesNotHearWhichThereAre: without a key that is good for it, a
+// route that does not exist is answered as one that does.
+func TestWhoMayNotUseARouteDoesNotHearWhichThereAre(t *testing.T) {
+	file, keys := apiKeys(t, apiKeyEntry("labs", "lab"), apiKeyEntry("all"))
+	config := guardedConfig(t, requires(file, ""))
+	for _, args := range [][]string{{"stdio"}, {"tools"}, {"call", "x", "{}"}} {
+		for what, env := range map[string][]string{"no key": nil, "a wrong one": apiKeyIs("tg_x"), "one of another route": apiKeyIs(keys["labs"])} {
+			said := map[string]outcome{}
+			for _, route := range []string{"plant", "nosuch"} {
+				o := command{args: append(args[:len(args):len(args)], "--route", route, "--fixtures", "--config", config), env: env}.run(t)
+				o.stderr = strings.ReplaceAll(o.stderr, route, "ROUTE")
+				said[route] = o
+			}
+			if a, b := said["plant"], said["nosuch"]; a.code != 1 || b.code != 1 || a.stderr != b.stderr || strings.Contains(b.stderr, "everything") {
+				t.Errorf("%s, %s: %d %s\nwant as of a route that exists: %d %s", args[0], what, b.code, b.stderr, a.code, a.stderr)
+			}
+		}
+		o := command{args: append(args[:len(args):len(args)], "--route", "nosuch", "--fixtures", "--config", config), env: apiKeyIs(keys["all"])}.run(t)
+		if o.code != 2 || !strings.Contains(o.stderr, "route nosuch does not exist; routes: ") {
+			t.Errorf("%s with a key for all routes: %d %s", args[0], o.code, o.stderr)
+		}
+	}
+}
+
 // TestTheRelayShowsItsKeyToTheGateway: what the remote gateway says of it is told to
 // the client.
 func TestTheRelayShowsItsKeyToTheGateway(t *testing.T) {

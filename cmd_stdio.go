@@ -72,11 +72,6 @@ func (c stdioCmd) serve(ctx context.Context, std streams, log *slog.Logger, head
 	if err != nil {
 		return err
 	}
-	peer, err := p.peer(c.Route, header)
-	if err != nil {
-		p.close()
-		return err
-	}
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer p.close()
@@ -88,7 +83,7 @@ func (c stdioCmd) serve(ctx context.Context, std streams, log *slog.Logger, head
 		}
 	})
 	lines := transport.NewStdio(std.in, std.out, p.config.Transport.HTTP.MaxRequestBytes)
-	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, peer)
+	return p.server.ServeFrames(ctx, registry.RouteKey(c.Route), lines, p.peer(c.Route, header))
 }
 
 // unlessStopped is err, but nil when a signal asked the process to end: that a

@@ -195,14 +195,10 @@ func (l looker) with(ctx context.Context, f func(context.Context, *server.Client
 		return err
 	}
 	defer p.close()
-	peer, err := p.peer(l.route, header)
-	if err != nil {
-		return err
-	}
 	if fault := p.routeFault(ctx, l.route); fault != nil {
 		return fault
 	}
-	client := p.server.Client(ctx, registry.RouteKey(l.route), peer)
+	client := p.server.Client(ctx, registry.RouteKey(l.route), p.peer(l.route, header))
 	defer client.Close()
 	return f(ctx, client)
 }
