@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	"tollgate/cost"
 	"tollgate/server/management"
 	"tollgate/telemetry"
+	"tollgate/transport/auth"
 )
 
 // budgetState is what the metrics say of how budgets are kept; nil when calls are not
@@ -53,7 +53,7 @@ func (p *parts) peekBudget() func(context.Context, string) (management.Budget, e
 	}
 	return func(ctx context.Context, principal string) (management.Budget, error) {
 		tier, user := cost.BasicTier, ""
-		if id, isKey := strings.CutPrefix(principal, "key:"); isKey {
+		if id, isKey := auth.KeyID(principal); isKey {
 			key, known := p.keys.Lookup(id)
 			if !known {
 				return management.Budget{}, management.ErrNoPrincipal

@@ -127,6 +127,9 @@ func TestSignedHeadersThatAskForSomethingElse(t *testing.T) {
 		`{"alg":"RS256","kid":"r","typ":"secevent+jwt"}`:          false,
 		`{"alg":"RS256","kid":"r","typ":7}`:                       false,
 		`{"alg":"RS256","kid":"r","typ":""}`:                      false,
+		`{"alg":"RS256","kid":"r","typ":null}`:                    false,
+		`{"alg":"RS256","kid":"r","crit":[]}`:                     false,
+		`{"alg":"RS256","kid":"r","crit":null}`:                   false,
 		`{"alg":"RS256","kid":"r","jku":"` + elsewhere.URL + `"}`: true, // nobody goes there
 		`{"alg":"RS256","kid":"r","x5u":"` + elsewhere.URL + `"}`: true,
 		`{"alg":"RS256","kid":"r","crit":["exp"],"exp":1}`:        false,
@@ -176,7 +179,7 @@ func TestHeadersThatAreReadInOneWay(t *testing.T) {
 	key := es256(t, "k1")
 	i := startIssuer(t, key)
 	api, entry := makeKey(t, "42", nil)
-	g := newGate(t, i, func(o *auth.Options) { o.Config.KeysFile, o.Keys = "keys.yaml", []auth.Key{entry} })
+	g := newGate(t, i, func(o *auth.Options) { o.Config.KeysFile = "keys.yaml" }).with(entry)
 	token := key.sign(t, i.claims())
 	for name, test := range map[string]struct {
 		headers []string

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -20,13 +19,22 @@ type Caller struct {
 	// User is whose API key it is, as the keys file says; "" when nobody says.
 	User string
 
-	// Tier names the budget. It is as the keys file has it, and may be one that does
-	// not exist; whoever has no key is basic.
+	// Tier names the budget, as the keys file has it; it may be one that does not
+	// exist. "" is none in particular.
 	Tier string
 }
 
-// Anonymous is a caller nobody has told of.
-func Anonymous() Caller { return Caller{Principal: "anonymous", Tier: basicTier} }
+// The principals: each kind has a beginning of its own.
+const (
+	anonymous      = "anonymous" // a caller of whom nothing is known
+	keyPrincipal   = "key:"
+	tokenPrincipal = "oauth:"
+	proxyPrincipal = "proxy:"
+)
+
+// KeyID returns the id of the API key a principal stands for; ok is false for the
+// principals of other callers.
+func KeyID(principal string) (id string, ok bool) { return strings.CutPrefix(principal, keyPrincipal) }
 
 // Options are what an [Authenticator] needs.
 type Options struct {
@@ -36,9 +44,6 @@ type Options struct {
 	// Name is what the gateway is called for people who are asked to let a client
 	// use it (resource_name). "" is Tollgate.
 	Name string
-
-	// Keys are the first API keys, as [CheckKeys] accepts them; nil is none.
-	Keys []Key
 
 	// Transport carries requests to the issuer; nil is http.DefaultTransport. It
 	// must not follow redirects, which a http.RoundTripper does not.
@@ -65,10 +70,10 @@ type Authenticator struct {
 	metadata *metadata
 }
 
-// New makes an Authenticator. It asks nobody: the issuer may be away. The error is
-// that of [Config.Validate] or [CheckKeys].
+// New makes an Authenticator without API keys, until [Authenticator.SetKeys]. It asks
+// nobody: the issuer may be away. The error is that of [Config.Validate].
 func New(o Options) (*Authenticator, error) {
-	if err := errors.Join(o.Config.Validate(), CheckKeys(o.Keys)); err != nil {
+	if err := o.Config.Validate(); err != nil {
 		return nil, err
 	}
 	if o.Logger == nil {
@@ -87,7 +92,7 @@ func New(o Options) (*Authenticator, error) {
 		config: o.Config, wanted: wanted(o.Config), log: o.Logger, routes: o.Routes,
 		header: http.CanonicalHeaderKey(o.Config.TrustedPrincipalHeader),
 	}
-	a.SetKeys(o.Keys)
+	a.SetKeys(nil)
 	if o.Config.OAuth.Issuer != "" {
 		public, err := url.Parse(o.Config.PublicURL)
 		if err != nil {
@@ -166,7 +171,7 @@ func (a *Authenticator) tell(ctx context.Context, refusal *Refusal, route string
 // mode none everybody is anonymous. The error is a *[Refusal].
 func (a *Authenticator) AuthenticateKey(key, route string) (Caller, error) {
 	if a.config.Mode == None {
-		return Anonymous(), nil
+		return Caller{Principal: anonymous}, nil
 	}
 	if key == "" {
 		refusal := refuse(Unauthenticated)
@@ -199,14 +204,14 @@ const maxPrincipal = 256
 // anonymous, whoever gets a second line past the proxy would have no budget.
 func (a *Authenticator) proxied(h http.Header) (Caller, *Refusal) {
 	if a.header == "" {
-		return Anonymous(), nil
+		return Caller{Principal: anonymous}, nil
 	}
 	switch values := h[a.header]; {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return Anonymous(), nil
+		return Caller{Principal: anonymous}, nil
 	case len(values) > 1 || !visible(values[0]) || len(values[0]) > maxPrincipal || strings.Contains(values[0], ","):
 		return Caller{}, refuse(PrincipalNotValid)
 	default:
-		return Caller{Principal: "proxy:" + values[0], Tier: basicTier}, nil
+		return Caller{Principal: proxyPrincipal + values[0]}, nil
 	}
 }

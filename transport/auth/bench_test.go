@@ -4,7 +4,7 @@ import "testing"
 
 func BenchmarkAuthenticateAPIKey(b *testing.B) {
 	key, entry := makeKey(b, "42", nil)
-	g := newGate(b, &issuer{}, withKeys(entry))
+	g := newKeyGate(b, entry)
 	r := request("Authorization", "Bearer "+key)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -165,10 +165,19 @@ func isLoopback(host string) bool {
 	return err == nil && addr.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// notPrincipals are headers that say something else than who calls.
+// notPrincipals are headers that say something else than who calls, most of which
+// clients set themselves, so that everybody could be whom he likes. One that ends with
+// a hyphen stands for all that begin with it. X-Forwarded-User is not among them:
+// proxies do say there who calls.
 var notPrincipals = []string{
-	"authorization", "proxy-authorization", "x-api-key", "cookie", "host", "connection", "content-length",
-	"content-type", "transfer-encoding", "accept", "origin", "user-agent",
+	"authorization", "x-api-key", "cookie", "host", "origin", "referer", "user-agent", "from", "date", "via",
+	"accept", "accept-", "content-", "cache-control", "pragma", "range", "if-", "expect", "max-forwards",
+	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", // between two ends of a connection
+	"proxy-authorization", "proxy-authenticate", "proxy-connection",
+	"sec-", "access-control-", "mcp-", "last-event-id", "x-agent-", "ratelimit", "ratelimit-",
+	"traceparent", "tracestate", "baggage",
+	"forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-forwarded-prefix",
+	"x-forwarded-server", "x-forwarded-scheme", "x-forwarded-by", "x-forwarded-method", "x-forwarded-uri",
 }
 
 func headerFault(name string) string {
@@ -177,8 +186,9 @@ func headerFault(name string) string {
 			return "want the name of a header: letters, digits, - and _"
 		}
 	}
+	lower := strings.ToLower(name)
 	for _, other := range notPrincipals {
-		if strings.EqualFold(name, other) {
+		if lower == other || strings.HasSuffix(other, "-") && strings.HasPrefix(lower, other) {
 			return "want a header of its own, which only the proxy sets"
 		}
 	}

@@ -83,7 +83,8 @@ func TestAddressesThatCannotBe(t *testing.T) {
 }
 
 func TestHeadersThatCannotSayWhoCalls(t *testing.T) {
-	for _, name := range []string{"Authorization", "x-api-key", "COOKIE", "host", "x user", "x:user", "x-üser", "x-user\r\n", strings.Repeat("h", 65)} {
+	for _, name := range []string{"Authorization", "x-api-key", "COOKIE", "host", "x user", "x:user", "x-üser", "x-user\r\n", strings.Repeat("h", 65),
+		"Accept-Encoding", "mcp-protocol-version", "Trailer", "X-Agent-Cost", "x-forwarded-for", "Forwarded", "Content-Language", "Sec-Fetch-Site", "traceparent", "Upgrade"} {
 		c := auth.DefaultConfig()
 		c.TrustedPrincipalHeader = name
 		wantMistakes(t, c, []string{"trustedPrincipalHeader"})

@@ -22,7 +22,7 @@ type Key struct {
 	// SHA256 is the hash of the whole API key, 64 hexadecimal digits.
 	SHA256 string `yaml:"sha256"`
 
-	// Tier names the budget of the key; "" is basic. 1 to 32 of the characters A-Z
+	// Tier names the budget of the key; "" is none in particular. 1 to 32 of the characters A-Z
 	// a-z 0-9 . _ -
 	Tier string `yaml:"tier"`
 
@@ -39,9 +39,6 @@ const keyPrefix = "tg_"
 
 // maxAPIKey bounds an API key in bytes: nothing longer is hashed.
 const maxAPIKey = 256
-
-// basicTier is the tier of whoever has been given no other.
-const basicTier = "basic"
 
 var (
 	idPattern    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -148,11 +145,8 @@ func newKeyTable(keys []Key) keyTable {
 		}
 		entry := &keyEntry{
 			hash:   [sha256.Size]byte(sum),
-			caller: Caller{Principal: "key:" + k.ID, User: k.User, Tier: k.Tier},
+			caller: Caller{Principal: keyPrincipal + k.ID, User: k.User, Tier: k.Tier},
 			routes: slices.Clone(k.Routes),
-		}
-		if entry.caller.Tier == "" {
-			entry.caller.Tier = basicTier
 		}
 		table[entry.hash] = entry
 	}

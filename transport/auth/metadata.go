@@ -29,7 +29,8 @@ func (m *metadata) url(route string) string {
 // public address, which a proxy may have taken away.
 func (m *metadata) route(u *url.URL) (string, bool) {
 	path, ok := strings.CutPrefix(u.Path, WellKnown)
-	if !ok {
+	// As at /mcp: an escaped slash is no separator, and no other character of a key.
+	if !ok || strings.Contains(strings.ToLower(u.EscapedPath()), "%2f") {
 		return "", false
 	}
 	route, ok := strings.CutPrefix(path, m.public.Path+"/mcp/")
@@ -40,7 +41,7 @@ func (m *metadata) route(u *url.URL) (string, bool) {
 }
 
 // ServeMetadata answers where a client gets tokens for a route (RFC 9728). Paths
-// that are no route's, and all paths if there is no OAuth, are 404. It answers for
+// that are no route's, and all paths if there is no OAuth, are 404, in JSON. It answers for
 // every routeKey, whether the route exists or not: who may not use a route must not
 // find out here that it is there.
 //
@@ -48,22 +49,21 @@ func (m *metadata) route(u *url.URL) (string, bool) {
 // public. So it belongs in front of the check of Origin, with which a web page could
 // not find out where to log in.
 func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request) {
-	if a.metadata == nil {
-		http.NotFound(w, r)
-		return
-	}
-	route, ok := a.metadata.route(r.URL)
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
 	h := w.Header()
-	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Origin", "*") // the refusals, too: a script is to see why
+	h.Set("X-Content-Type-Options", "nosniff")
+	route, ok := "", false
+	if a.metadata != nil {
+		route, ok = a.metadata.route(r.URL)
+	}
+	if !ok {
+		answerError(w, http.StatusNotFound, "not_found", "this is not the address of a route's metadata")
+		return
+	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		h.Set("Content-Type", "application/json")
 		h.Set("Cache-Control", "public, max-age=300")
-		h.Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(a.metadata.document(route)) // the caller may be gone; there is nobody else to tell
 	case http.MethodOptions:
 		// MCP clients in browsers send MCP-Protocol-Version here too.
@@ -73,8 +73,17 @@ func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		h.Set("Allow", "GET, HEAD, OPTIONS")
-		http.Error(w, "only GET is possible here", http.StatusMethodNotAllowed)
+		answerError(w, http.StatusMethodNotAllowed, "method_not_allowed", "only GET is possible here")
 	}
+}
+
+// answerError answers with an error in the form of OAuth's (RFC 6749, section 5.2).
+func answerError(w http.ResponseWriter, status int, code, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	b := jsonwire.AppendString([]byte(`{"error":`), code)
+	b = jsonwire.AppendString(append(b, `,"error_description":`...), text)
+	_, _ = w.Write(append(b, "}\n"...)) // the caller may be gone
 }
 
 func (m *metadata) document(route string) []byte {

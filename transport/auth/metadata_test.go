@@ -75,11 +75,13 @@ func TestMetadataIsOfRoutesOnly(t *testing.T) {
 	for _, path := range []string{
 		"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource/mcp/",
 		"/.well-known/oauth-protected-resource/mcp/a/b", "/.well-known/oauth-protected-resource/mcp/a/", "/.well-known/oauth-protected-resource/mcp/..",
-		"/.well-known/oauth-protected-resource/mcp/a%2Fb", "/.well-known/oauth-protected-resource/mcp/%63laims%2f", "/.well-known/oauth-protected-resource//mcp/a",
+		"/.well-known/oauth-protected-resource/mcp/a%2Fb", "/.well-known/oauth-protected-resource/mcp/%63laims%2f", "/.well-known/oauth-protected-resource%2Fmcp/claims", "/.well-known/oauth-protected-resource/mcp%2fclaims",
+		"/.well-known/oauth-protected-resource//mcp/a",
 		"/.well-known/oauth-protected-resource/mcp/" + strings.Repeat("a", 65), "/mcp/claims", "/.well-known/oauth-protected-resourcex/mcp/a",
 	} {
-		if w := ask(g, http.MethodGet, path); w.Code != 404 {
-			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		w := ask(g, http.MethodGet, path)
+		if h := w.Header(); w.Code != 404 || h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(w.Body.String(), `"error":"not_found"`) {
+			t.Errorf("%s: got %d %v %s", path, w.Code, h, w.Body)
 		}
 	}
 	if w := ask(g, http.MethodPost, "/.well-known/oauth-protected-resource/mcp/claims"); w.Code != 405 || w.Header().Get("Allow") == "" {
@@ -89,7 +91,7 @@ func TestMetadataIsOfRoutesOnly(t *testing.T) {
 	if w.Code != 204 || w.Header().Get("Access-Control-Allow-Origin") != "*" || w.Header().Get("Access-Control-Allow-Headers") != "*" {
 		t.Errorf("preflight: got %d %v", w.Code, w.Header())
 	}
-	keys := newGate(t, &signless, withKeys())
+	keys := newKeyGate(t)
 	if w := ask(keys, http.MethodGet, "/.well-known/oauth-protected-resource/mcp/claims"); w.Code != 404 {
 		t.Errorf("without OAuth: got %d", w.Code)
 	}

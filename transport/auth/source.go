@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -129,7 +130,7 @@ func parseKeys(data []byte) ([]jose.JSONWebKey, *fault) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
-		if key.UnmarshalJSON(raw) == nil && usable(key) {
+		if key.UnmarshalJSON(raw) == nil && usable(key) && verifies(raw) {
 			keys = append(keys, key)
 		}
 	}
@@ -154,6 +155,18 @@ func usable(key jose.JSONWebKey) bool {
 	return false
 }
 
+// verifies reports whether a key may be used to verify signatures, by its key_ops if
+// it has them (RFC 7517, section 4.3). The library does not read them.
+func verifies(raw []byte) bool {
+	var key struct {
+		Operations *[]string `json:"key_ops"`
+	}
+	if json.Unmarshal(raw, &key) != nil {
+		return false
+	}
+	return key.Operations == nil || slices.Contains(*key.Operations, "verify")
+}
+
 // goodFor reports whether a key signs by the algorithm.
 func goodFor(key jose.JSONWebKey, algorithm string) bool {
 	if key.Algorithm != "" && key.Algorithm != algorithm {
@@ -163,11 +176,24 @@ func goodFor(key jose.JSONWebKey, algorithm string) bool {
 	case *rsa.PublicKey:
 		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
 	case *ecdsa.PublicKey:
-		return algorithm == map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[public.Curve.Params().BitSize]
+		return algorithm == curveAlgorithm(public.Curve.Params().BitSize)
 	case ed25519.PublicKey:
 		return algorithm == string(jose.EdDSA)
 	}
 	return false
+}
+
+// curveAlgorithm is the one algorithm of a curve; "" if it has none.
+func curveAlgorithm(bits int) string {
+	switch bits {
+	case 256:
+		return string(jose.ES256)
+	case 384:
+		return string(jose.ES384)
+	case 521:
+		return string(jose.ES512)
+	}
+	return ""
 }
 
 // witness bounds what an issuer may answer, and remembers what went wrong: the

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"slices"
 	"strconv"
@@ -30,6 +31,14 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
+// algorithmNames are the algorithms as the other library wants them.
+var algorithmNames = func() (names []string) {
+	for _, a := range algorithms {
+		names = append(names, string(a))
+	}
+	return names
+}()
+
 // tokens judges access tokens.
 type tokens struct {
 	config OAuthConfig
@@ -49,7 +58,7 @@ func (t *tokens) verify(ctx context.Context, token, route string) (Caller, *Refu
 	signature := &signature{keys: t.keys, fault: TokenMalformed}
 	verifier := oidc.NewVerifier(t.config.Issuer, signature, &oidc.Config{
 		ClientID:             audience,
-		SupportedSigningAlgs: algorithmNames(),
+		SupportedSigningAlgs: algorithmNames,
 		Now:                  func() time.Time { return now.Add(-leeway) },
 	})
 	_, err := verifier.Verify(ctx, token)
@@ -63,7 +72,7 @@ func (t *tokens) verify(ctx context.Context, token, route string) (Caller, *Refu
 	case err != nil:
 		return Caller{}, refuse(TokenMalformed)
 	}
-	return Caller{Principal: "oauth:" + principal, Tier: basicTier}, nil
+	return Caller{Principal: tokenPrincipal + principal}, nil
 }
 
 // audience is what a token for a route must have in aud.
@@ -72,14 +81,6 @@ func (t *tokens) audience(route string) string {
 		return t.config.Audience
 	}
 	return t.public + "/mcp/" + route
-}
-
-func algorithmNames() []string {
-	names := make([]string, len(algorithms))
-	for i, a := range algorithms {
-		names[i] = string(a)
-	}
-	return names
 }
 
 // isCompactJWS reports whether token has the form of a signed JWT: three parts in
@@ -110,10 +111,10 @@ func (s *signature) VerifySignature(ctx context.Context, token string) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	header := signed.Signatures[0].Header
-	if !isAccessToken(header) {
+	if !isAccessToken(token) {
 		return nil, errNotAccess
 	}
+	header := signed.Signatures[0].Header
 	candidates, asked, err := s.keys.find(ctx, header.KeyID, header.Algorithm)
 	if errors.Is(err, errUnavailable) {
 		s.fault = IssuerUnavailable
@@ -134,13 +135,24 @@ var errNotAccess = errors.New("a token of another type")
 // isAccessToken reports whether a token's header has a type that access tokens have:
 // at+jwt, or JWT or none, which is what most issuers write. An issuer signs other
 // tokens with the same keys, and those that say so are refused (RFC 8725, section
-// 3.11): a logout token has the issuer, an audience and the sid, too.
-func isAccessToken(header jose.Header) bool {
-	value, given := header.ExtraHeaders[jose.HeaderType]
+// 3.11): a logout token has the issuer, an audience and the sid, too. A token with
+// crit wants an extension understood, and none is here; the list cannot be empty
+// (RFC 7515, section 4.1.11). The header is read once more, since the library takes a
+// member that is null or empty for one that is not there.
+func isAccessToken(token string) bool {
+	encoded, _, _ := strings.Cut(token, ".")
+	header, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || jsonwire.Check(header, jsonwire.ArgumentLimits) != nil {
+		return false
+	}
+	if _, given := jsonwire.Get(header, "crit"); given {
+		return false
+	}
+	value, given := jsonwire.Get(header, "typ")
 	if !given {
 		return true
 	}
-	name, _ := value.(string)
+	name, _ := jsonwire.Text(value)
 	name = strings.TrimPrefix(strings.ToLower(name), "application/")
 	return name == "jwt" || name == "at+jwt"
 }

@@ -28,7 +28,7 @@ func TestAccessTokensOfEveryAlgorithm(t *testing.T) {
 	g := newGate(t, i, nil)
 	for _, key := range keys {
 		got, refusal := g.bearer(t, key.sign(t, i.claims("sid", "s-"+key.id)))
-		if want := (auth.Caller{Principal: "oauth:s-" + key.id, Tier: "basic"}); refusal != nil || got != want {
+		if want := (auth.Caller{Principal: "oauth:s-" + key.id}); refusal != nil || got != want {
 			t.Errorf("%s: got %+v, %v; want %+v", key.algorithm, got, refusal, want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestAccessTokensThatAreGood(t *testing.T) {
 		"longest sid":            i.claims("sid", "session-1"+strings.Repeat("~", 247)),
 	} {
 		got, refusal := g.bearer(t, key.sign(t, claims))
-		if refusal != nil || !strings.HasPrefix(got.Principal, "oauth:session-1") || got.Tier != "basic" || got.User != "" {
+		if refusal != nil || !strings.HasPrefix(got.Principal, "oauth:session-1") || got.Tier != "" || got.User != "" {
 			t.Errorf("%s: got %+v, %v", name, got, refusal)
 		}
 	}
@@ -126,7 +126,7 @@ func TestAccessTokensThatAreRefused(t *testing.T) {
 	}{
 		{"expired", changed("exp", now-120), auth.TokenExpired},
 		{"no expiry", changed("exp", nil), auth.TokenExpired},
-		{"expiry as text", key.signBytes(t, []byte(`{"iss":"`+i.url+`","aud":"x","exp":"`+canary+`"}`)), auth.TokenAudience},
+		{"expiry as text", changed("exp", canary), auth.TokenExpired},
 		{"expiry out of range", key.signBytes(t, []byte(strings.Replace(string(good), `"exp":`, `"exp":-1e300,"old":`, 1))), auth.TokenExpired},
 		{"not yet valid", changed("nbf", now+120), auth.TokenNotYetValid},
 		{"begins as text", changed("nbf", canary), auth.TokenNotYetValid},
@@ -171,7 +171,7 @@ func TestAccessTokensThatAreRefused(t *testing.T) {
 		{"a key nobody knows", unknown.sign(t, i.claims("x", canary)), auth.TokenSignature},
 		{"another algorithm than the key's", signer{"r", jose.PS256, public}.sign(t, i.claims()), auth.TokenSignature},
 		{"claims changed", header + "." + payload[:len(payload)-4] + "AAAA." + signature, auth.TokenSignature},
-		{"a critical extension", forge(`{"alg":"RS256","kid":"r","crit":["`+canary+`"],"`+canary+`":1}`, good, unsigned), auth.TokenSignature},
+		{"a critical extension", forge(`{"alg":"RS256","kid":"r","crit":["`+canary+`"],"`+canary+`":1}`, good, unsigned), auth.TokenMalformed},
 		{"encrypted", jwe, auth.TokenMalformed},
 		{"huge", key.sign(t, i.claims("x", strings.Repeat(canary, 4000))), auth.TokenMalformed},
 		{"garbage", canary, auth.TokenMalformed},
@@ -251,15 +251,19 @@ func TestOnlyPublicSigningKeysCount(t *testing.T) {
 	i := startIssuer(t)
 	enc := encrypts.jwk()
 	enc.Use = "enc"
+	wraps, verifies := es256(t, "wraps"), es256(t, "verifies")
 	i.published = []any{
 		map[string]any{"kty": "future", "kid": "future"}, map[string]any{"kty": "EC", "crv": "secp256k1", "kid": "broken", "x": "!"}, 7, nil,
 		jose.JSONWebKey{Key: secret, KeyID: "oct"}, enc, small.jwk(),
 		jose.JSONWebKey{Key: private, KeyID: "leaked", Algorithm: "RS256"},
-		good.jwk(),
+		withOperations(t, wraps, "encrypt", "wrapKey"), withOperations(t, verifies, "encrypt", "verify"), good.jwk(),
 	}
 	g := newGate(t, i, nil)
 	if _, refusal := g.bearer(t, good.sign(t, i.claims())); refusal != nil {
 		t.Errorf("a good key beside others: %v", refusal)
+	}
+	if _, refusal := g.bearer(t, verifies.sign(t, i.claims())); refusal != nil {
+		t.Errorf("a key whose key_ops have verify: %v", refusal)
 	}
 	payload, err := json.Marshal(i.claims())
 	if err != nil {
@@ -271,15 +275,26 @@ func TestOnlyPublicSigningKeysCount(t *testing.T) {
 		return mac.Sum(nil)
 	}
 	for name, token := range map[string]string{
-		"for encryption": encrypts.sign(t, i.claims()),
-		"1024 bits":      small.sign(t, i.claims()),
-		"private":        signer{"leaked", jose.RS256, private}.sign(t, i.claims()),
-		"symmetric":      forge(`{"alg":"HS256","kid":"oct"}`, payload, h),
+		"for encryption":       encrypts.sign(t, i.claims()),
+		"key_ops of no verify": wraps.sign(t, i.claims()),
+		"1024 bits":            small.sign(t, i.claims()),
+		"private":              signer{"leaked", jose.RS256, private}.sign(t, i.claims()),
+		"symmetric":            forge(`{"alg":"HS256","kid":"oct"}`, payload, h),
 	} {
 		if _, refusal := g.bearer(t, token); refusal == nil || refusal.Status != 401 {
 			t.Errorf("%s: got %v, want 401", name, refusal)
 		}
 	}
+}
+
+// withOperations is the key as published with key_ops.
+func withOperations(t *testing.T, s signer, operations ...string) map[string]any {
+	var key map[string]any
+	if err := json.Unmarshal([]byte(marshal(t, s.jwk())), &key); err != nil {
+		t.Fatal(err)
+	}
+	key["key_ops"] = operations
+	return key
 }
 
 // Some issuers have one key and no ids.
