@@ -34,6 +34,9 @@ func (l Limits) effective() Limits {
 	if l.Depth <= 0 || l.Depth > MaxDepth {
 		l.Depth = MaxDepth
 	}
+	if l.Values <= 0 {
+		l.Values = math.MaxInt
+	}
 	if l.NumberLength <= 0 {
 		l.NumberLength = math.MaxInt
 	}
@@ -49,6 +52,7 @@ type scanner struct {
 	data   []byte
 	pos    int
 	limits Limits
+	values int             // how many have begun
 	names  [nameStack]span // member names of open small objects, innermost last
 	open   int             // how many of names are in use
 	err    *Error
@@ -89,6 +93,9 @@ func (s *scanner) peek() byte {
 // value reads one value that begins at the current position. depth counts the
 // objects and arrays around it.
 func (s *scanner) value(depth int) bool {
+	if s.values++; s.values > s.limits.Values {
+		return s.fail(Values, s.pos, fmt.Sprintf("more than %d values", s.limits.Values))
+	}
 	switch c := s.peek(); {
 	case c == '{' || c == '[':
 		if depth >= s.limits.Depth {

@@ -17,6 +17,7 @@ func TestCheckAccepts(t *testing.T) {
 		`9007199254740993`, `1e308`, `-1.5E-308`, strings.Repeat("1", 40),
 		`"\ud800"`, `"\udc00\ud800x"`, `"\u0000\"\\\/\b\f\n\r\t"`, `"<>&é漢😀` + "\u2028\u007f" + `"`,
 		strings.Repeat("[", 256) + strings.Repeat("]", 256),
+		`[` + strings.Repeat("0,", 99_998) + `0]`,
 	} {
 		if err := Check([]byte(text), ArgumentLimits); err != nil {
 			t.Errorf("Check(%s) = %v, want nil", text, err)
@@ -75,6 +76,7 @@ func TestCheckRefuses(t *testing.T) {
 		{`[1e309]`, Number, 1, "/0"},
 		{`[0.1E-309]`, Number, 1, "/0"},
 		{`1e99999999999999999999`, Number, 0, ""},
+		{`{"a":1,"b":[` + strings.Repeat("0,", 99_997) + `[],2]}`, Values, 12 + 2*99_997, "/b/99997"},
 		{`{"a":1,"b":{"c":1,"d":2,"c":3}}`, Duplicate, 24, "/b/c"},
 		{`{"a":1,"\u0061":2}`, Duplicate, 7, "/a"},
 		{`{"\u0061":1,"a":2}`, Duplicate, 12, "/a"},

@@ -16,6 +16,7 @@ const (
 	Depth                      // nested deeper than allowed
 	Number                     // a number token too long, or its exponent too large
 	Duplicate                  // an object names a member twice
+	Values                     // more values than allowed
 )
 
 // Error is what Check reports. It quotes nothing of the text but member names

@@ -25,14 +25,17 @@ const MaxDepth = 10000
 // except that nesting is never allowed beyond MaxDepth.
 type Limits struct {
 	Depth          int  // greatest nesting of objects and arrays; a scalar has depth 0, {} has 1
+	Values         int  // greatest number of values: the whole one, and each element and member in it
 	NumberLength   int  // greatest length of one number token, in bytes
 	NumberExponent int  // greatest absolute value of a number's written exponent
 	Duplicates     bool // allow an object to name a member twice
 	InvalidUTF8    bool // allow invalid UTF-8 inside strings; Text and AppendCompact turn it into U+FFFD
 }
 
-// ArgumentLimits are the bounds for an agent's tool arguments (calls.md §2).
-var ArgumentLimits = Limits{Depth: 256, NumberLength: 40, NumberExponent: 308}
+// ArgumentLimits are the bounds for an agent's tool arguments. Values bounds what
+// comes after Check: whoever decodes the text, as validation does, spends 100 bytes
+// and more on each of them, however short: [] is two.
+var ArgumentLimits = Limits{Depth: 256, Values: 100_000, NumberLength: 40, NumberExponent: 308}
 
 // Member is one member of a JSON object, in the order written.
 type Member struct {

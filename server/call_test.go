@@ -75,6 +75,25 @@ func TestTraceContextOfMetaComesFirst(t *testing.T) {
 	}
 }
 
+// What is short on the wire can be long in memory: a number of values, not of bytes,
+// bounds what is decoded.
+func TestArgumentsHaveABoundedNumberOfValues(t *testing.T) {
+	g := newGateway(t)
+	most := `{"a":[` + strings.Repeat("[],", 99_997) + `[]]}`
+	for _, modern := range []bool{true, false} {
+		if r := g.call(modern, "claims.echo", most); r.status != 200 || r.decode(t).Error != nil {
+			t.Errorf("100000 values: %d %.200s", r.status, r.body)
+		}
+		r := g.call(modern, "claims.echo", strings.Replace(most, "[]]", "[],0]", 1))
+		if a := r.decode(t); a.Error == nil || a.Error.Code != -32602 || a.Error.Message != "arguments have more than 100000 values" || a.Error.Data.Reason != "invalid_params" {
+			t.Errorf("one more: %d %.200s", r.status, r.body)
+		}
+	}
+	if got := len(g.service.received()); got != 2 {
+		t.Errorf("the service was called %d times", got)
+	}
+}
+
 func TestUnknownToolIsLookedForOnce(t *testing.T) {
 	eachEra(t, func(t *testing.T, modern bool) {
 		g := newGateway(t)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -169,6 +170,9 @@ func checkArguments(raw []byte, tool *registry.RoutedTool) ([]byte, error) {
 		return nil, fail(badParams, "arguments must be an object")
 	}
 	if err := jsonwire.Check(raw, jsonwire.ArgumentLimits); err != nil {
+		if e, ok := errors.AsType[*jsonwire.Error](err); ok && e.Kind == jsonwire.Values {
+			return nil, fail(badParams, "arguments have more than %d values", jsonwire.ArgumentLimits.Values)
+		}
 		return nil, fail(badParams, "arguments: %v", err)
 	}
 	if tool.State != nil && tool.State.Argument != "" {

@@ -183,6 +183,7 @@ var doorCases = []doorCase{
 	{name: "a number of many digits", body: request("tools/call", `"name":"claims.echo","arguments":{"a":`+strings.Repeat("1", 41)+`}`)},
 	{name: "a number with a big exponent", body: request("tools/call", `"name":"claims.echo","arguments":{"a":1e309}`)},
 	{name: "arguments one too deep", body: request("tools/call", `"name":"claims.echo","arguments":`+nestedArguments(257))},
+	{name: "arguments of too many values", body: request("tools/call", `"name":"claims.echo","arguments":{"a":[`+strings.Repeat("[],", 99_998)+`[]]}`)},
 	{name: "arguments far too deep", body: request("tools/call", `"name":"claims.echo","arguments":`+nestedArguments(3000))},
 	{name: "deeper than anybody reads", body: request("tools/call", `"name":"claims.echo","arguments":`+nestedArguments(20000))},
 	{name: "a cursor", body: request("tools/list", `"cursor":"x"`)},
