@@ -41,12 +41,13 @@ func (s *Server) ServeFrames(ctx context.Context, key registry.RouteKey, frames 
 	defer release()
 	ending, end := context.WithCancel(context.Background())
 	defer end()
-	d := &door{route: rt, server: rt.built(), peer: peer, ending: ending, admitted: func() error {
+	admitted := func() error {
 		_, err := peer.caller()
 		return err
-	}}
+	}
+	d := &door{route: rt, server: rt.built(), peer: peer, ending: ending, admitted: admitted}
 	c := &session{
-		s: s, rt: rt, frames: frames, header: peer.Header, ctx: ctx, endListens: end,
+		s: s, rt: rt, frames: frames, header: peer.Header, admitted: admitted, ctx: ctx, endListens: end,
 		in: make(chan frame), closed: make(chan struct{}), pending: make(map[jsonrpc.ID]*pendingCall),
 	}
 	d.frames = c
@@ -76,6 +77,7 @@ type session struct {
 	rt         *route
 	frames     FrameConn
 	header     http.Header // the caller's, for every call
+	admitted   func() error
 	ctx        context.Context
 	endListens context.CancelFunc
 
@@ -324,14 +326,14 @@ func (c *session) answered() {
 }
 
 // note returns what to write for a notification: all there is for a subscription
-// that is open, and changes for a client that did the legacy handshake.
+// that is open, and changes for a client that did the legacy handshake and is admitted.
 func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	meta, _ := jsonwire.Get(note.Params, "_meta")
 	id, ok := jsonwire.Get(meta, mcp.MetaKeySubscriptionID)
 	if !ok {
-		if note.Method == noteListChanged && c.stop == nil {
+		if note.Method == noteListChanged && (c.stop == nil || !stillAdmitted(c.admitted())) {
 			return nil, nil
 		}
 		return data, nil

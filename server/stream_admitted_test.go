@@ -13,13 +13,14 @@ import (
 )
 
 // last skips comments and changes, and returns the event after them.
-func (l *listener) last() string {
+func (l *listener) last() (got string) {
 	l.t.Helper()
-	for {
-		if got := l.event(); got != ": keep-alive" && !strings.Contains(got, noteListChanged) {
-			return got
+	for range 20 {
+		if got = l.event(); got != ": keep-alive" && !strings.Contains(got, noteListChanged) {
+			break
 		}
 	}
+	return got
 }
 
 // wantEnd checks that a stream ends with its result, so long after start.
@@ -32,7 +33,7 @@ func (l *listener) wantEnd(start time.Time, after time.Duration) {
 		l.t.Errorf("the stream ended after %v, want %v", passed, after)
 	}
 	if got := l.event(); got != "EOF" {
-		l.t.Errorf("after the result came %q", got)
+		l.t.Fatalf("after the result came %q", got)
 	}
 }
 
@@ -121,6 +122,29 @@ func TestStreamsEndWhenNobodyCanAsk(t *testing.T) {
 		start := time.Now()
 		listen(t, network.dial()).wantEnd(start, 15*time.Second)
 	})
+}
+
+// A legacy session is told of changes without asking. Whose key is revoked hears of
+// none, and again when it is back.
+func TestLegacySessionsHearNothingWithoutTheirCallersRights(t *testing.T) {
+	who := &callers{}
+	g := newGateway(t)
+	c := g.connectAs(Peer{Authenticate: func() (Caller, error) { return who.Authenticate(new(http.Request), "claims") }})
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	c.receive()
+	for i, refuse := range []error{nil, notKnown, nil} {
+		who.answers(refuse)
+		// The one who does hear is told after the other: the SDK's order.
+		l := listen(t, dial(t, g.url()))
+		g.swap("claims", g.changed(fmt.Sprint(i))...)
+		l.event()
+		if refuse == nil {
+			c.receive()
+		}
+	}
+	if rest := c.finish(); len(rest) > 0 {
+		t.Errorf("without his rights the client heard %q", rest)
+	}
 }
 
 // The process has its key from the environment; the keys file may change meanwhile.
