@@ -30,11 +30,16 @@ type decoder struct {
 
 	hidden map[string]hidden // values that must not be shown, by key
 	given  map[string]bool   // the keys that have a value: they are not absent, and not null
+	left   int               // how many values may still be decoded
 
 	// unknown are the keys whose values use a variable that is not set. Nil: such
 	// a variable is a problem.
 	unknown map[string]bool
 }
+
+// spareValues is how many values may be there because aliases repeat them. Each other
+// value is a token of its own; aliases of aliases would have no end.
+const spareValues = 100_000
 
 // defaulter is a list entry whose zero value is not its default.
 type defaulter interface{ setDefaults() }
@@ -48,8 +53,18 @@ func (d *decoder) decode(data []byte, dst any) {
 	d.positions = map[string]*token.Position{}
 	d.hidden = map[string]hidden{}
 	d.given = map[string]bool{}
+	tokens, at, fault := tokenize(data)
+	if fault != "" {
+		p := Problem{Text: fault}
+		if at != nil {
+			p.Line, p.Column = at.Position.Line, at.Position.Column
+		}
+		d.problems = append(d.problems, p)
+		return
+	}
+	d.left = len(tokens) + spareValues
 	// Duplicate keys are reported here with all other problems, not by the parser alone.
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		d.syntax(err)
 		return
@@ -115,6 +130,12 @@ func position(node ast.Node) *token.Position {
 func (d *decoder) value(node ast.Node, dst reflect.Value, key string) {
 	node, ok := d.resolve(node, key)
 	if !ok || node.Type() == ast.NullType {
+		return
+	}
+	if d.left--; d.left <= 0 {
+		if d.left == 0 {
+			d.report(node, key, "aliases repeat too much: more than %d values", spareValues)
+		}
 		return
 	}
 	d.given[key] = true
