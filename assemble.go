@@ -188,6 +188,7 @@ func (p *parts) observe(log *slog.Logger) (err error) {
 		Redis:    p.redisGauge(),
 		Budgets:  p.budgetState(),
 		Issuer:   p.issuerGauge(),
+		Keys:     p.keysGauge(),
 		InFlight: func() map[registry.ServiceKey]int { return p.upstream.InFlight() },
 		Dropped:  func() (uint64, bool) { return p.tracing.Dropped() },
 	})

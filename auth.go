@@ -45,6 +45,14 @@ func (p *parts) declares(route string) bool {
 	return slices.Contains(p.registry.DeclaredRoutes(), registry.RouteKey(route))
 }
 
+// keysGauge tells how the file of API keys is doing; nil when there is none.
+func (p *parts) keysGauge() func() (keys int, faulty bool) {
+	if p.config.Auth.KeysFile == "" {
+		return nil
+	}
+	return func() (int, bool) { return p.keys.Len(), p.keys.Faulty() }
+}
+
 // hostOf is the host of an address, which the operator named and which therefore
 // needs no second mention among the allowed hosts; nil for none.
 func hostOf(address string) []string {

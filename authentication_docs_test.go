@@ -161,9 +161,7 @@ func TestTheProxyOfAuthentication(t *testing.T) {
 // TestTheKeysOfAuthentication reads the keys file that the page shows.
 func TestTheKeysOfAuthentication(t *testing.T) {
 	block := yamlBlock.FindStringSubmatch(section(t, readText(t, authenticationPage), "## API keys"))
-	file := filepath.Join(t.TempDir(), "keys.yaml")
-	writeFile(t, file, block[1])
-	keys, err := config.ReadAPIKeys(file)
+	keys, err := config.ParseAPIKeys("keys.yaml", []byte(block[1]))
 	if err != nil || len(keys) != 1 || keys[0].ID != "42" || keys[0].User != "u-7" || len(keys[0].Routes) != 2 {
 		t.Errorf("%v, %v", keys, err)
 	}

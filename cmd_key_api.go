@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,39 +14,36 @@ type keyAPICmd struct {
 	ID    string   `name:"id" env:"-" placeholder:"ID" help:"Required: what the key is called in budgets, views and the log; 1 to 64 of A-Z a-z 0-9 . _ -."`
 	Tier  string   `env:"-" placeholder:"TIER" help:"Its budget, such as basic, extended or bulk. Without it, basic."`
 	User  string   `env:"-" placeholder:"USER" help:"Whose key it is; visible ASCII, at most 128 characters."`
-	Route []string `env:"-" placeholder:"KEY" help:"A route the key may use. May be given several times. Without it, all."`
+	Route []string `env:"-" sep:"none" placeholder:"KEY" help:"A route the key may use. May be given several times. Without it, all."`
 }
 
 // Run prints the API key alone on standard output, so that it can go into a file
 // unseen, and on standard error its entry for the keys file. What it says there
 // besides is YAML comments: all of it can be appended to the file.
 func (c keyAPICmd) Run(std streams) error {
-	key, entry, err := c.make()
+	key, entry, err := c.newKey()
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(std.out, key); err != nil {
 		return err // a full disk must not pass for a file with a key
 	}
-	fmt.Fprint(std.errors, apiKeyHint, yamlEntry(entry))
-	return nil
+	_, err = fmt.Fprint(std.errors, apiKeyHint, yamlEntry(entry))
+	return err // the key is of no use without its entry
 }
 
-// make makes the key and its entry, judged as the file will be.
-func (c keyAPICmd) make() (string, auth.Key, error) {
-	key, entry, _ := auth.NewKey(c.ID) // CheckKeys says what is wrong with the id
-	entry.ID, entry.Tier, entry.User, entry.Routes = c.ID, c.Tier, c.User, c.Route
+// newKey makes the key and its entry, judged as the file will be.
+func (c keyAPICmd) newKey() (string, auth.Key, error) {
+	key, hash := auth.NewKey()
+	entry := auth.Key{ID: c.ID, SHA256: hash, Tier: c.Tier, User: c.User, Routes: c.Route}
+	flags := map[string]string{"id": "--id", "tier": "--tier", "user": "--user", "routes": "--route"}
 	var problems []string
-	if joined, ok := auth.CheckKeys([]auth.Key{entry}).(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			e, _ := errors.AsType[*auth.KeyError](err)
-			if e.Field == "id" && c.ID == "" {
-				e.Text = "is required; " + e.Text
-			}
-			if flag, ok := map[string]string{"id": "--id", "tier": "--tier", "user": "--user", "routes": "--route"}[e.Field]; ok {
-				problems = append(problems, flag+": "+e.Text)
-			}
+	for _, e := range auth.CheckKeys([]auth.Key{entry}) {
+		text := e.Text
+		if e.Field == "id" && c.ID == "" {
+			text = "is required; " + text
 		}
+		problems = append(problems, flags[e.Field]+": "+text)
 	}
 	if problems == nil {
 		// ${…} would be a variable in the file.
@@ -62,16 +58,12 @@ func (c keyAPICmd) make() (string, auth.Key, error) {
 }
 
 // yamlEntry is an entry of the keys file as a list item. Values are visible ASCII,
-// whose quoting is the same in Go and YAML; without quotes, 42 would be a number.
+// whose quoting is the same in Go and YAML; without quotes, 42 would be a number. The
+// hash is last, and no entry without it: one that is cut off is a mistake, and does not
+// open more than the whole one.
 func yamlEntry(k auth.Key) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- id: %q\n  sha256: %q\n", k.ID, k.SHA256)
-	if k.Tier != "" {
-		fmt.Fprintf(&b, "  tier: %q\n", k.Tier)
-	}
-	if k.User != "" {
-		fmt.Fprintf(&b, "  user: %q\n", k.User)
-	}
+	fmt.Fprintf(&b, "- id: %q\n", k.ID)
 	if k.Routes != nil {
 		quoted := make([]string, len(k.Routes))
 		for i, route := range k.Routes {
@@ -79,6 +71,13 @@ func yamlEntry(k auth.Key) string {
 		}
 		fmt.Fprintf(&b, "  routes: [%s]\n", strings.Join(quoted, ", "))
 	}
+	if k.Tier != "" {
+		fmt.Fprintf(&b, "  tier: %q\n", k.Tier)
+	}
+	if k.User != "" {
+		fmt.Fprintf(&b, "  user: %q\n", k.User)
+	}
+	fmt.Fprintf(&b, "  sha256: %q\n", k.SHA256)
 	return b.String()
 }
 

@@ -3,8 +3,8 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,7 +19,6 @@ import (
 // keys, and what several runs print is, one after the other.
 func TestKeyAPIPrintsAKeyAndItsEntry(t *testing.T) {
 	whole := regexp.MustCompile(`^tg_[A-Za-z0-9_-]{43}\n$`)
-	file := filepath.Join(t.TempDir(), "keys.yaml")
 	var want []auth.Key
 	var text string
 	for _, test := range []struct {
@@ -29,7 +28,7 @@ func TestKeyAPIPrintsAKeyAndItsEntry(t *testing.T) {
 		{[]string{"--id", "42"}, auth.Key{ID: "42"}},
 		{[]string{"--id", "1e3", "--tier", "bulk"}, auth.Key{ID: "1e3", Tier: "bulk"}},
 		{[]string{"--id", "null", "--user", `a"b\c:#{d}'$1`}, auth.Key{ID: "null", User: `a"b\c:#{d}'$1`}},
-		{[]string{"--id=-", "--tier=no", "--user=~", "--route=claims", "--route", "1.0,yes"},
+		{[]string{"--id=-", "--tier=no", "--user=~", "--route=claims", "--route", "1.0", "--route", "yes"},
 			auth.Key{ID: "-", Tier: "no", User: "~", Routes: []string{"claims", "1.0", "yes"}}},
 	} {
 		o := tollgate(t, append([]string{"key", "api"}, test.args...)...)
@@ -49,10 +48,7 @@ func TestKeyAPIPrintsAKeyAndItsEntry(t *testing.T) {
 		test.want.SHA256 = hex.EncodeToString(sum[:])
 		text, want = text+o.stderr, append(want, test.want)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := config.ReadAPIKeys(file)
+	got, err := config.ParseAPIKeys("keys.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +73,8 @@ func TestKeyAPIRefusesWhatTheFileCouldNotHave(t *testing.T) {
 		"an empty route": {[]string{"--id", "a", "--route="}, []string{"--route: "}},
 		"all of it": {[]string{"--id", "a b", "--tier", "a b", "--user", "a b", "--route", "a b"},
 			[]string{"tollgate: --id: want", "tollgate: --tier: want", "tollgate: --user: want", "tollgate: --route: want"}},
-		"an argument": {[]string{"42"}, []string{"unexpected argument 42"}},
+		"routes in a list": {[]string{"--id", "a", "--route", "claims,lookup"}, []string{"--route: want routeKeys"}},
+		"an argument":      {[]string{"42"}, []string{"unexpected argument 42"}},
 	} {
 		o := tollgate(t, append([]string{"key", "api"}, test.args...)...)
 		if o.code != exitUsage || o.stdout != "" {
@@ -102,5 +99,28 @@ func TestKeyAPIFailsOnAFullDisk(t *testing.T) {
 	err = keyAPICmd{ID: "a"}.Run(streams{out: full, errors: &stderr})
 	if err == nil || strings.Contains(stderr.String(), "sha256") {
 		t.Errorf("got %v, stderr %q", err, stderr.String())
+	}
+}
+
+// TestKeyAPIFailsWhenTheEntryIsLost: a key whose entry nobody has is of no use.
+func TestKeyAPIFailsWhenTheEntryIsLost(t *testing.T) {
+	var out strings.Builder
+	if err := (keyAPICmd{ID: "42"}).Run(streams{out: &out, errors: brokenWriter{}}); err == nil {
+		t.Error("the entry is lost, and nobody hears of it")
+	}
+}
+
+// brokenWriter is a disk that is full.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// TestAnAPIKeysEntryEndsWithItsHash: so no beginning of it is an entry.
+func TestAnAPIKeysEntryEndsWithItsHash(t *testing.T) {
+	entry := yamlEntry(auth.Key{ID: "42", SHA256: strings.Repeat("a", 64), Tier: "bulk", User: "u", Routes: []string{"x"}})
+	for cut := range strings.LastIndex(entry, "a") {
+		if _, err := config.ParseAPIKeys("", []byte(entry[:cut])); err == nil {
+			t.Errorf("is an entry: %q", entry[:cut])
+		}
 	}
 }

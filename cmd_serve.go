@@ -33,10 +33,11 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	// A reader of the log or of standard output that goes away must not take the
 	// gateway with it.
 	signal.Ignore(syscall.SIGPIPE)
+	reload := reloadSignals() // one that comes during the start must not end it
 	if err := c.apply(config.Default()); err != nil {
 		return err // whatever the file says
 	}
-	p, err := newParts(c.source, purpose{serves: true, reload: reloadSignals()}, log)
+	p, err := newParts(c.source, purpose{serves: true, reload: reload}, log)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -22,7 +23,10 @@ func exposed(t *testing.T) map[string]metric {
 	if a.status != http.StatusOK {
 		t.Fatalf("/metrics answers %d %s", a.status, a.body)
 	}
-	metrics := parseMetrics(a.body)
+	file, _ := apiKeys(t, apiKeyEntry("42"))
+	b := guarded(t, requires(file, "")).management(t, http.MethodGet, "/metrics")
+	metrics := parseMetrics(b.body) // those of a gateway with API keys
+	maps.Copy(metrics, parseMetrics(a.body))
 	metrics[issuerUp] = exposedOfAnIssuer(t)
 	return metrics
 }

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,18 +14,7 @@ const (
 	hashB = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
 )
 
-// readKeys writes text to a file and reads it as API keys.
-func readKeys(t *testing.T, text string) ([]auth.Key, string, error) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := ReadAPIKeys(path)
-	return keys, path, err
-}
-
-func TestReadAPIKeys(t *testing.T) {
+func TestParseAPIKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		want []auth.Key
@@ -40,10 +27,10 @@ func TestReadAPIKeys(t *testing.T) {
 			},
 		},
 		"no keys":           {"[]\n", []auth.Key{}},
-		"no limit, written": {"- { id: a, sha256: " + hashA + ", routes: , user: }\n", []auth.Key{{ID: "a", SHA256: hashA}}},
+		"no limit, written": {"- { id: a, sha256: " + hashA + ", tier: , user: }\n", []auth.Key{{ID: "a", SHA256: hashA}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := readKeys(t, test.text)
+			got, err := ParseAPIKeys("keys.yaml", []byte(test.text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +41,7 @@ func TestReadAPIKeys(t *testing.T) {
 	}
 }
 
-func TestReadAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
+func TestParseAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		want []string // all the lines, without the file's name
@@ -80,6 +67,9 @@ func TestReadAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
 			":1:3: [0].id: want 1 to 64", ":2:3: [0].sha256: want the SHA-256", ":3:3: [0].tier: want", ":4:3: [0].user: want", ":5:3: [0].routes: the list is empty",
 			":8:3: [1].routes: want routeKeys", ":9:3: [2].id: want 1 to 64", ":9:3: [2].sha256: want the SHA-256",
 		}},
+		"no route left": {"- id: a\n  sha256: " + hashA + "\n  routes:\n  # - claims\n- { id: b, sha256: " + hashB + ", routes: ~ }\n", []string{
+			":3:3: [0].routes: nothing is given: name at least one route, or leave routes out for all", ":5:86: [1].routes: nothing is given",
+		}},
 		"twice": {"- { id: a, sha256: " + hashA + " }\n- { id: a, sha256: " + strings.ToUpper(hashA) + " }\n", []string{
 			":2:5: [1].id: a key before it has the same id", ":2:12: [1].sha256: a key before it has the same hash",
 		}},
@@ -87,7 +77,7 @@ func TestReadAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
 		"a variable":         {"- { id: a, sha256: \"${PATH}\" }\n", []string{":1:20: [0].sha256: the environment variable PATH is not set"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, path, err := readKeys(t, test.text)
+			_, err := ParseAPIKeys("keys.yaml", []byte(test.text))
 			if err == nil {
 				t.Fatal("want problems")
 			}
@@ -96,7 +86,7 @@ func TestReadAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
 				t.Fatalf("got %d problems, want %d:\n%v", len(lines), len(test.want), err)
 			}
 			for i, want := range test.want {
-				if got := strings.TrimPrefix(lines[i], path); !strings.HasPrefix(got, want) {
+				if got := strings.TrimPrefix(lines[i], "keys.yaml"); !strings.HasPrefix(got, want) {
 					t.Errorf("problem %d is %q, want %q…", i, got, want)
 				}
 			}
@@ -105,7 +95,7 @@ func TestReadAPIKeysReportsEveryProblemAtItsLine(t *testing.T) {
 }
 
 // Whatever stands in the file may be a key somebody has put there in clear.
-func TestReadAPIKeysNeverQuotesTheFile(t *testing.T) {
+func TestParseAPIKeysNeverQuotesTheFile(t *testing.T) {
 	const canary = "S3CR3Tq83vEjRWeJq83vEjRWeJq83vEjRWeJq83vEjRW"
 	for _, text := range []string{
 		"tg_" + canary, "- tg_" + canary, "- id: " + canary + "!\n  sha256: tg_" + canary, "- { id: a, sha256: " + canary + " }",
@@ -113,25 +103,11 @@ func TestReadAPIKeysNeverQuotesTheFile(t *testing.T) {
 		"- { id: a, sha256: " + hashA + ", user: \"ü" + canary + "\", tier: \" " + canary + "\", routes: [\"/" + canary + "\"] }",
 		"- { id: a, sha256: \"${" + canary + "-x}\" }", canary + ": [}",
 	} {
-		_, _, err := readKeys(t, text)
+		_, err := ParseAPIKeys("keys.yaml", []byte(text))
 		if err == nil {
 			t.Errorf("%s: want problems", text)
 		} else if strings.Contains(err.Error(), "S3CR3T") {
 			t.Errorf("%s: shows it: %v", text, err)
 		}
-	}
-}
-
-func TestReadAPIKeysOfAFileThatCannotBeRead(t *testing.T) {
-	if _, err := ReadAPIKeys(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {
-		t.Errorf("got %v, want an error that names the file", err)
-	}
-	dir := t.TempDir()
-	if _, err := ReadAPIKeys(dir); err == nil || !strings.Contains(err.Error(), dir+": is a directory") {
-		t.Errorf("a directory: %v", err)
-	}
-	large := "# " + strings.Repeat("x", maxKeysFile) + "\n[]\n"
-	if _, _, err := readKeys(t, large); err == nil || !strings.Contains(err.Error(), "larger than") {
-		t.Errorf("a file without end: %v", err)
 	}
 }

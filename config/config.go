@@ -124,7 +124,7 @@ func Inspect(path string, lookup func(name string) (string, bool)) (c *Config, v
 }
 
 func loadFile(path string, d decoder) (*Config, error) {
-	data, err := readFile(path, maxFile)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -139,18 +139,18 @@ func loadFile(path string, d decoder) (*Config, error) {
 // anything, and a device has no end.
 const maxFile = 1 << 20
 
-func readFile(path string, most int) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, int64(most)+1))
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > most {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, most)
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
 	}
 	return data, nil
 }

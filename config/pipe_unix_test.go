@@ -5,7 +5,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -35,18 +34,5 @@ func TestPipesAreNotOpened(t *testing.T) {
 	got := make([]byte, 2)
 	if _, err := end.Read(got); err != nil || string(got) != "k1" {
 		t.Errorf("what was written is not there any more: %q, %v", got, err)
-	}
-}
-
-// The file of API keys is read again and again, which a pipe cannot be.
-func TestAPIKeysAreNotReadFromAPipe(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skip(err)
-	}
-	for what, path := range map[string]string{"a pipe nobody writes to": pipe, "a device": os.DevNull} {
-		if _, err := ReadAPIKeys(path); err == nil || !strings.Contains(err.Error(), path+": not a regular file") {
-			t.Errorf("%s: got %v", what, err)
-		}
 	}
 }

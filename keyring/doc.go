@@ -6,9 +6,12 @@
 // keys as they are, and the log says so. Whoever wants to revoke a key has to write a
 // good file without it.
 //
-// The file is looked at every two seconds, and read when two looks in a row see the
-// same new file, so that one that is just being written is not taken half. A symbolic
-// link is followed each time: Kubernetes swaps them. A signal has it read at once.
+// The file is read every two seconds, and taken when two looks in a row see the same
+// new content, so that one that is just being written is not taken half. A content that
+// takes something away, or has no newline at its end, may be half a file of a slow
+// writer: it has to stay for ten seconds. Only the content counts, not what the file
+// system says of the file: a symbolic link is followed each time, since Kubernetes swaps
+// them, and a change that keeps size and time is seen. A signal has it taken at once.
 //
 // Who may read the file is not looked at: it has hashes of random keys, which nobody
 // can turn back.

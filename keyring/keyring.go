@@ -2,7 +2,6 @@ package keyring
 
 import (
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -14,9 +13,14 @@ import (
 	"tollgate/transport/auth"
 )
 
-// lookEvery is how often the file is looked at. A change is taken at the second look
-// that sees it, which is before a person has opened another window.
+// lookEvery is how often the file is read. A change is taken at the second look that
+// sees it, which is before a person has opened another window.
 const lookEvery = 2 * time.Second
+
+// settleFor is how long a change has to stay that looks like half a file: one that
+// takes something away, or does not end with a newline. Longer would be safer against
+// slow writers; but a revoked key is good for so long, unless somebody sends a signal.
+const settleFor = 5 * lookEvery
 
 // Options are what a [Ring] needs.
 type Options struct {
@@ -51,6 +55,8 @@ type Ring struct {
 	o    Options
 	keys atomic.Pointer[map[string]auth.Key] // by id
 
+	faulty atomic.Bool // the file is not what the keys are from, for it has a fault
+
 	last reading // Open's, then watch's
 
 	stop    chan struct{}
@@ -58,8 +64,8 @@ type Ring struct {
 }
 
 // Open reads the file, if there is one, and then keeps up with it until
-// [Ring.Close]. The error is that of [config.ReadAPIKeys]: with file, line and
-// column.
+// [Ring.Close]. The error says why the file cannot be read, or is that of
+// [config.ParseAPIKeys]: with file, line and column.
 func Open(o Options) (*Ring, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -78,15 +84,16 @@ func Open(o Options) (*Ring, error) {
 		}
 		return r, nil
 	}
-	content, err := read(o.Path)
+	c := look(o.Path)
+	if c.err != nil {
+		return nil, c.err
+	}
+	keys, err := config.ParseAPIKeys(o.Path, c.data)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := config.ParseAPIKeys(o.Path, content.data)
-	if err != nil {
-		return nil, err
-	}
-	r.last = reading{file: content.file, taken: true, hash: content.hash()}
+	print := c.print()
+	r.last = reading{seen: print, since: time.Now(), done: print, used: print}
 	r.put(keys)
 	r.stopped.Go(r.watch)
 	return r, nil
@@ -101,8 +108,8 @@ func (r *Ring) Lookup(id string) (auth.Key, bool) {
 	return key, ok
 }
 
-// WithUnknownTier returns the ids, sorted, of the keys whose tier is not configured: they have
-// the budget of basic, whatever their owners believe.
+// WithUnknownTier returns the ids, sorted, of the keys whose tier is not configured:
+// they have the budget of basic, whatever their owners believe.
 func (r *Ring) WithUnknownTier() (ids []string) {
 	if r == nil {
 		return nil
@@ -141,6 +148,10 @@ func (r *Ring) Len() int {
 	return len(*r.keys.Load())
 }
 
+// Faulty reports whether the file is gone, cannot be read or has a mistake. Then
+// nothing is added or revoked.
+func (r *Ring) Faulty() bool { return r != nil && r.faulty.Load() }
+
 // Close ends the watching and waits for it. The keys stay. It may be called once.
 func (r *Ring) Close() {
 	if r != nil {
@@ -161,41 +172,18 @@ func (r *Ring) answer() {
 	}
 }
 
-// watch reads the file when it has changed, or when it is told to.
+// watch reads the file when it is time, or when it is told to.
 func (r *Ring) watch() {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	seen := r.last.file
 	for {
 		select {
 		case <-r.stop:
 			return
 		case <-r.o.Reload:
-			r.load(true)
-			seen = r.last.file
+			r.obey()
 		case <-ticker.C:
-			now := look(r.o.Path)
-			settled := same(now, seen)
-			if seen = now; settled && !(r.last.taken && same(now, r.last.file)) {
-				r.load(false)
-			}
+			r.glance()
 		}
 	}
-}
-
-// look is what the file is like; nil: there is none, or one that is out of reach.
-func look(path string) fs.FileInfo {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil
-	}
-	return info
-}
-
-// same reports whether two looks have seen the same file, unchanged.
-func same(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -101,8 +101,12 @@ func (w *world) write(text string) {
 	}
 }
 
-// later lets the ring look at the file often enough to take a change.
-func (w *world) later() { time.Sleep(2 * lookEvery); synctest.Wait() }
+// soon lets the ring look at the file often enough to take a change that takes nothing
+// away.
+func (w *world) soon() { time.Sleep(2 * lookEvery); synctest.Wait() }
+
+// later lets the ring look at the file often enough to take any change.
+func (w *world) later() { time.Sleep(settleFor + lookEvery); synctest.Wait() }
 
 // signal is SIGHUP.
 func (w *world) signal() { w.hangUp <- syscall.SIGHUP; synctest.Wait() }
@@ -161,7 +165,7 @@ func TestAChangedFileIsTakenByItself(t *testing.T) {
 		}
 		w.later()
 		w.wantLog()
-		w.write(entry("b", 2, ", tier: basic, routes: [x]") + entry("c", 3, "") + entry("d", 4, ""))
+		w.write(entry("a", 1, "") + entry("b", 2, ", tier: basic, routes: [x]") + entry("c", 3, "") + entry("d", 4, ""))
 		time.Sleep(lookEvery)
 		synctest.Wait()
 		if _, ok := w.ring.Lookup("d"); ok {
@@ -169,11 +173,18 @@ func TestAChangedFileIsTakenByItself(t *testing.T) {
 		}
 		time.Sleep(lookEvery)
 		synctest.Wait()
-		w.wantLog(reloaded(3, 1, 1, 1, line{"addedIds": list("d"), "removedIds": list("a"), "changedIds": list("b")}))
+		w.wantLog(reloaded(4, 1, 0, 1, line{"addedIds": list("d"), "changedIds": list("b")}))
+		w.write(entry("b", 2, ", tier: basic, routes: [x]") + entry("c", 3, "") + entry("d", 4, ""))
+		w.soon()
+		if _, ok := w.ring.Lookup("a"); !ok {
+			t.Error("a file that may be half a file is taken as soon as others")
+		}
+		w.later()
+		w.wantLog(reloaded(3, 0, 1, 0, line{"removedIds": list("a")}))
 		if _, ok := w.ring.Lookup("a"); ok {
 			t.Error("a removed key is there")
 		}
-		if diff := cmp.Diff([]string{"a b c", "b c d"}, w.heard()); diff != "" {
+		if diff := cmp.Diff([]string{"a b c", "a b c d", "b c d"}, w.heard()); diff != "" {
 			t.Errorf("OnChange (-want +got):\n%s", diff)
 		}
 		// The same again is no change.
@@ -208,6 +219,79 @@ func TestAFileThatIsBeingWrittenIsLeftAlone(t *testing.T) {
 	})
 }
 
+// What may be the first half of a file has to stay for longer.
+func TestHalfAFileIsNotTakenInAPause(t *testing.T) {
+	whole := entry("a", 1, ", tier: bulk, user: u, routes: [x]") + entry("b", 2, "")
+	for name, text := range map[string]string{
+		"a key is missing":       entry("a", 1, ", tier: bulk, user: u, routes: [x]"),
+		"the routes are missing": entry("a", 1, ", tier: bulk, user: u") + entry("b", 2, ""),
+		"the tier is missing":    entry("a", 1, ", user: u, routes: [x]") + entry("b", 2, ""),
+		"the user is missing":    entry("a", 1, ", tier: bulk, routes: [x]") + entry("b", 2, ""),
+		"no newline at the end":  whole + strings.TrimSpace(entry("c", 3, "")),
+		"no newline, and no key": strings.TrimSpace(entry("a", 1, "")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t, whole)
+				w.write(text)
+				time.Sleep(settleFor)
+				w.write(whole + entry("d", 4, ""))
+				w.soon()
+				w.wantLog(reloaded(3, 1, 0, 0, line{"addedIds": list("d")}))
+				w.write(text)
+				time.Sleep(settleFor)
+				synctest.Wait()
+				w.wantLog()
+				time.Sleep(lookEvery)
+				synctest.Wait()
+				if lines := w.logged(); len(lines) == 0 || lines[len(lines)-1]["msg"] != isReloaded {
+					t.Errorf("after %s: %v", settleFor, lines)
+				}
+				w.write(whole + "- {id: z}")
+				w.signal()
+				w.write(text + "\n")
+				w.signal() // does not wait
+				if lines := w.logged(); len(lines) == 0 || lines[len(lines)-1]["msg"] != isReloaded {
+					t.Errorf("after a signal: %v", lines)
+				}
+			})
+		})
+	}
+}
+
+func TestAKeyThatMayUseAllRoutesNowIsWarnedOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, entry("a", 1, ", routes: [x]")+entry("b", 2, ""))
+		w.write(entry("a", 1, "") + entry("b", 2, ""))
+		w.later()
+		w.wantLog(line{"level": "WARN", "msg": allRoutes, "keys": 1.0, "ids": list("a")},
+			reloaded(2, 0, 0, 1, line{"changedIds": list("a")}))
+	})
+}
+
+// A writer that goes on touching the file does not put a change off, nor does a file
+// system whose times are coarse: the content counts.
+func TestOnlyTheContentCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, entry("a", 1, ""))
+		info, err := os.Stat(w.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errorsOf(os.WriteFile(w.path, []byte(entry("b", 2, "")), 0o600), os.Chtimes(w.path, info.ModTime(), info.ModTime())); err != nil {
+			t.Fatal(err)
+		}
+		w.later()
+		w.wantLog(reloaded(1, 1, 1, 0, line{"addedIds": list("b"), "removedIds": list("a")}))
+		for range 10 {
+			w.write(entry("c", 3, ""))
+			time.Sleep(lookEvery / 2)
+		}
+		w.soon()
+		w.wantLog(reloaded(1, 1, 1, 0, line{"addedIds": list("c"), "removedIds": list("b")}))
+	})
+}
+
 func TestASignalHasTheFileReadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, entry("a", 1, ""))
@@ -237,6 +321,9 @@ func TestABadFileTakesNoKeyAway(t *testing.T) {
 		w.write("- {id: a}\n")
 		w.later()
 		w.wantLog(bad("auth.keysFile:1:3: [0].sha256: want the SHA-256 of the API key: 64 hexadecimal digits"))
+		if !w.ring.Faulty() {
+			t.Error("the file is not faulty")
+		}
 		w.write("- {id: a}\n") // touched, and as bad as before
 		w.later()
 		w.wantLog()
@@ -257,6 +344,9 @@ func TestABadFileTakesNoKeyAway(t *testing.T) {
 		w.write(entry("a", 1, ""))
 		w.later()
 		w.wantLog(reloaded(1, 0, 0, 0, nil))
+		if w.ring.Faulty() {
+			t.Error("the file is still faulty")
+		}
 	})
 }
 

@@ -1,13 +1,14 @@
 package keyring
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"tollgate/config"
 	"tollgate/transport/auth"
@@ -20,75 +21,112 @@ const (
 	isUnreadable  = "the file of API keys cannot be read; the keys read before stay in use"
 	hasMistakes   = "the file of API keys has mistakes; the keys read before stay in use"
 	unknownTiers  = "API keys have tiers that are not configured; their budget is that of basic"
+	allRoutes     = "API keys that were limited to some routes may use all of them now"
 	whileMistaken = "correct auth.keysFile: it is taken within seconds, and nothing is added or revoked before"
 	whileMissing  = "bring auth.keysFile back: it is taken within seconds, and nothing is added or revoked before; a restart would fail"
 )
 
-// reading is what came of the last reading of the file.
+// reading is what came of the looks at the file.
 type reading struct {
-	file  fs.FileInfo // what it was like
-	taken bool        // it was read to its end, good or bad
-	hash  string      // of the content the keys are from
-	told  string      // the fault the log knows of; "" is none
+	seen  string    // the print of the last look
+	since time.Time // when that was first seen
+	done  string    // the print that was dealt with last, for good or ill
+	used  string    // the print of the content the keys are from
+	told  string    // the fault the log knows of; "" is none
 }
 
-// content is a file as it was read.
-type content struct {
-	data    []byte
-	file    fs.FileInfo
-	settled bool // it is the same after the reading as it was before
+// note remembers what a look has found, and returns for how long it has been so.
+func (l *reading) note(print string, now time.Time) time.Duration {
+	if print != l.seen {
+		l.seen, l.since = print, now
+	}
+	return now.Sub(l.since)
 }
 
-func (c content) hash() string { return fmt.Sprintf("%x", sha256.Sum256(c.data)) }
-
-func read(path string) (content, error) {
-	data, file, err := config.ReadAPIKeysFile(path)
-	return content{data, file, err == nil && same(file, look(path))}, err
+// glance looks at the file, and takes what has stayed the same for long enough.
+func (r *Ring) glance() {
+	c := look(r.o.Path)
+	print := c.print()
+	if age := r.last.note(print, time.Now()); age > 0 && print != r.last.done {
+		r.load(c, print, age)
+	}
 }
 
-// load reads the file and takes the keys if they are good. asked is whether somebody
-// waits for it: then it is taken as it is now, and the log says what came of it even
-// if it has said so before.
-func (r *Ring) load(asked bool) {
-	c, err := read(r.o.Path)
-	if err != nil {
-		r.last.taken = false // to be tried again: what is wrong may be seen in no look
-		if cause := causeOf(err); r.news("read "+cause, asked) {
-			r.o.Logger.Error(isUnreadable, "cause", cause, "keys", r.Len(), "remedy", whileMissing)
+// obey takes the file as it is now, for somebody who waits for it.
+func (r *Ring) obey() {
+	c := look(r.o.Path)
+	print := c.print()
+	r.last.note(print, time.Now())
+	r.load(c, print, asked)
+}
+
+// asked is the age of a content that is taken at once. The log says what came of it
+// even if it has said so before.
+const asked time.Duration = math.MaxInt64
+
+// load takes the keys of a content of that age, if they are good. One that may be the
+// first half of a file has to be older than others.
+func (r *Ring) load(c content, print string, age time.Duration) {
+	if c.err != nil {
+		r.last.done = print
+		if r.news(print, age) {
+			r.o.Logger.Error(isUnreadable, "cause", causeOf(c.err), "keys", r.Len(), "remedy", whileMissing)
 		}
 		return
 	}
-	if !c.settled && !asked {
-		return // it is being written; a later look sees the end of it
-	}
-	r.last.file, r.last.taken = c.file, true
-	hash := c.hash()
 	keys, err := config.ParseAPIKeys(r.o.Path, c.data)
 	if err != nil {
-		if r.news("parse "+hash, asked) {
+		r.last.done = print
+		if r.news(print, age) {
 			r.o.Logger.Error(hasMistakes, "problems", problems(err), "keys", r.Len(), "remedy", whileMistaken)
 		}
 		return
 	}
-	if !asked && r.last.told == "" && hash == r.last.hash {
-		return // written anew with the same content
+	if age < settleFor && print != r.last.used && (!bytes.HasSuffix(c.data, []byte("\n")) || r.loses(keys)) {
+		return // a later look deals with it
 	}
-	r.last.told, r.last.hash = "", hash
+	r.last.done = print
+	if age != asked && r.last.told == "" && print == r.last.used {
+		return // changed, and changed back
+	}
+	r.last.told, r.last.used = "", print
+	r.faulty.Store(false)
 	changes := r.put(keys)
 	r.o.Logger.Info(isReloaded, append([]any{"keys", len(keys)}, changes...)...)
 }
 
+// loses reports whether keys lack something that is there now: a key, or what an entry
+// says besides its hash. A file cut off at the end of a line does.
+func (r *Ring) loses(keys []auth.Key) bool {
+	before, still := *r.keys.Load(), 0
+	for _, key := range keys {
+		old, ok := before[key.ID]
+		if !ok {
+			continue
+		}
+		still++
+		if lifted(old, key) || old.Tier != "" && key.Tier == "" || old.User != "" && key.User == "" {
+			return true
+		}
+	}
+	return still < len(before)
+}
+
+// lifted reports whether a key that was limited to some routes has all of them now.
+func lifted(before, now auth.Key) bool { return before.Routes != nil && now.Routes == nil }
+
 // news reports whether the log has to hear of a fault.
-func (r *Ring) news(fault string, asked bool) bool {
+func (r *Ring) news(fault string, age time.Duration) bool {
 	known := r.last.told == fault
 	r.last.told = fault
-	return asked || !known
+	r.faulty.Store(true)
+	return age == asked || !known
 }
 
 // put makes keys those that count, and returns attributes that say what is new.
 func (r *Ring) put(keys []auth.Key) (changes []any) {
 	before, now := *r.keys.Load(), make(map[string]auth.Key, len(keys))
-	var added, removed, changed, strangers []string
+	var added, removed, changed, freed, strangers []string
 	tiers := map[string]bool{}
 	for _, key := range keys {
 		now[key.ID] = key
@@ -96,6 +134,9 @@ func (r *Ring) put(keys []auth.Key) (changes []any) {
 			added = append(added, key.ID)
 		} else if !equal(old, key) {
 			changed = append(changed, key.ID)
+			if lifted(old, key) {
+				freed = append(freed, key.ID)
+			}
 		}
 		if r.o.unknown(key) {
 			strangers, tiers[key.Tier] = append(strangers, key.ID), true
@@ -110,6 +151,9 @@ func (r *Ring) put(keys []auth.Key) (changes []any) {
 	r.o.OnChange(keys)
 	if len(strangers) > 0 {
 		r.o.Logger.Warn(unknownTiers, "tiers", some(slices.Sorted(maps.Keys(tiers))), "keys", len(strangers), "ids", some(strangers))
+	}
+	if len(freed) > 0 {
+		r.o.Logger.Warn(allRoutes, "keys", len(freed), "ids", some(freed))
 	}
 	for _, c := range []struct {
 		name string
@@ -147,12 +191,4 @@ func problems(err error) []string {
 	}
 	text := (&config.Problems{File: "auth.keysFile", List: p.List}).Error()
 	return some(strings.Split(text, "\n"))
-}
-
-// causeOf is why a file could not be read, without its path.
-func causeOf(err error) string {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Op + ": " + e.Err.Error()
-	}
-	return "unknown"
 }

@@ -28,6 +28,7 @@ type MetricsOptions struct {
 	Redis    func() (up bool, consecutiveFailures int) // nil: none is configured
 	Budgets  func() BudgetState                        // nil: calls are not metered
 	Issuer   func() (up, asked bool)                   // nil: there is no OAuth issuer. asked: it has been asked for its keys
+	Keys     func() (keys int, faulty bool)            // nil: there is no file of API keys
 	Dropped  func() (spans uint64, traced bool)        // spans no collector will get; traced is false when there are no traces
 }
 

@@ -22,6 +22,8 @@ var (
 	redisUpDesc       = desc("tollgate_redis_up", "1 when Redis accepts what the gateway writes; absent when none is configured.")
 	redisFailuresDesc = desc("tollgate_redis_failures", "Failures of Redis since its last success.")
 	issuerUpDesc      = desc("tollgate_issuer_up", "1 when the OAuth issuer gave keys when it was last asked; absent while nobody has asked, and without one.")
+	apiKeysDesc       = desc("tollgate_api_keys", "API keys in use; absent without a file of them.")
+	keysFileOKDesc    = desc("tollgate_api_keys_file_ok", "0 while the file of API keys is gone or has a mistake, so that nothing is added or revoked; absent without one.")
 	spansDroppedDesc  = desc("tollgate_spans_dropped_total", "Spans that were dropped instead of reaching the collector; absent without one.")
 )
 
@@ -48,7 +50,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	for _, d := range []*prometheus.Desc{
 		readyDesc, upstreamInFlightDesc, portalStatusDesc, bundleStatusDesc, routeToolsDesc, routeSnapshotDesc,
-		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc, issuerUpDesc, spansDroppedDesc,
+		routeRefusedDesc, routeAgeDesc, redisUpDesc, redisFailuresDesc, apiKeysDesc, keysFileOKDesc, issuerUpDesc, spansDroppedDesc,
 		budgetStoreUpDesc, budgetLocalDesc, budgetWaitingDesc, budgetDroppedDesc, budgetRetriesDesc,
 	} {
 		ch <- d
@@ -151,6 +153,11 @@ func (s states) process(o MetricsOptions, status registry.Status) {
 		up, failures := o.Redis()
 		s.flag(redisUpDesc, up)
 		s.gauge(redisFailuresDesc, float64(failures))
+	}
+	if o.Keys != nil {
+		keys, faulty := o.Keys()
+		s.gauge(apiKeysDesc, float64(keys))
+		s.flag(keysFileOKDesc, !faulty)
 	}
 	if o.Budgets != nil {
 		s.budgets(o.Budgets())

@@ -323,8 +323,10 @@ func TestEveryMetricIsThere(t *testing.T) {
 		InFlight: func() map[registry.ServiceKey]int { return map[registry.ServiceKey]int{"a": 1} },
 		Redis:    func() (bool, int) { return true, 0 },
 		Budgets:  func() BudgetState { return BudgetState{Store: true} },
+		Keys:     func() (int, bool) { return 12, true },
 		Dropped:  func() (uint64, bool) { return 0, true },
 	})
+	requireSamples(t, m, "tollgate_api_keys 12", "tollgate_api_keys_file_ok 0")
 	m.callOnce(server.CallEvent{Route: "claims", Service: "a", Outcome: "ok", Forwarded: true,
 		HandleOut: server.HandleEvent{Mode: registry.SignedState, Operation: "create", Outcome: "ok"}})
 	m.Checked(registry.Check{Service: "a", Result: registry.CheckFailed, Kind: registry.FailedTimeout})
@@ -345,6 +347,7 @@ func TestEveryMetricIsThere(t *testing.T) {
 		}
 	}
 	want := []string{
+		"tollgate_api_keys", "tollgate_api_keys_file_ok",
 		"tollgate_budget_charged_units_total", "tollgate_budget_exhausted_total", "tollgate_budget_local_decisions_total", "tollgate_budget_overrun_units_total",
 		"tollgate_budget_reserved_units_total", "tollgate_budget_settlement_retries_total", "tollgate_budget_settlements_dropped_total",
 		"tollgate_budget_settlements_waiting", "tollgate_budget_store_up",

@@ -14,10 +14,8 @@ import (
 // makeKey makes an API key and its entry.
 func makeKey(t testing.TB, id string, change func(*auth.Key)) (string, auth.Key) {
 	t.Helper()
-	key, entry, err := auth.NewKey(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, hash := auth.NewKey()
+	entry := auth.Key{ID: id, SHA256: hash}
 	if change != nil {
 		change(&entry)
 	}
@@ -38,21 +36,13 @@ func newKeyGate(t testing.TB, keys ...auth.Key) gate {
 }
 
 func TestNewKey(t *testing.T) {
-	key, entry, err := auth.NewKey("42")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, hash := auth.NewKey()
 	sum := sha256.Sum256([]byte(key))
-	if !strings.HasPrefix(key, "tg_") || len(key) < 43 || entry.ID != "42" || entry.SHA256 != hex.EncodeToString(sum[:]) {
-		t.Errorf("got %s with %+v", key, entry)
+	if !strings.HasPrefix(key, "tg_") || len(key) < 43 || hash != hex.EncodeToString(sum[:]) {
+		t.Errorf("got %s with %s", key, hash)
 	}
-	if other, _, _ := auth.NewKey("42"); other == key {
+	if other, _ := auth.NewKey(); other == key {
 		t.Error("two keys are the same")
-	}
-	for _, id := range []string{"", "a b", "a:b", "ü", strings.Repeat("i", 65)} {
-		if _, _, err := auth.NewKey(id); err == nil {
-			t.Errorf("the id %q is accepted", id)
-		}
 	}
 }
 

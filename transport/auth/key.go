@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,18 +48,14 @@ var (
 
 const idRule = "want 1 to 64 of the characters A-Z a-z 0-9 . _ -"
 
-// NewKey makes an API key of 256 random bits. The key is to be shown once; the
-// entry, with its hash, goes into the keys file. The error says that the id cannot
-// be used.
-func NewKey(id string) (key string, entry Key, err error) {
-	if !idPattern.MatchString(id) {
-		return "", Key{}, errors.New("a key's id: " + idRule)
-	}
+// NewKey makes an API key of 256 random bits. The key is to be shown once; its hash
+// goes into the keys file.
+func NewKey() (key, hash string) {
 	var secret [32]byte
 	rand.Read(secret[:]) // never fails
 	key = keyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 	sum := sha256.Sum256([]byte(key))
-	return key, Key{ID: id, SHA256: hex.EncodeToString(sum[:])}, nil
+	return key, hex.EncodeToString(sum[:])
 }
 
 // KeyError is one mistake in a list of keys.
@@ -73,10 +68,8 @@ type KeyError struct {
 // Error returns the mistake without its place.
 func (e *KeyError) Error() string { return "the API key's " + e.Field + ": " + e.Text }
 
-// CheckKeys returns every problem of a list of keys: a *[KeyError] each, joined with
-// errors.Join.
-func CheckKeys(keys []Key) error {
-	var problems []error
+// CheckKeys returns every problem of a list of keys; nil is none.
+func CheckKeys(keys []Key) (problems []*KeyError) {
 	ids, hashes := map[string]bool{}, map[string]bool{}
 	for i, k := range keys {
 		report := func(field, text string) { problems = append(problems, &KeyError{i, field, text}) }
@@ -106,7 +99,7 @@ func CheckKeys(keys []Key) error {
 		}
 		ids[k.ID], hashes[hash] = true, true
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 func routesFault(routes []string) string {
