@@ -93,7 +93,7 @@ var arrows = map[string]struct {
 		reason: "transport is what is not MCP: it knows nothing of tools, so that a change of protocol does not touch listeners",
 	},
 	"transport/auth": {
-		may:    []string{"jsonwire"},
+		may:    []string{"jsonwire", "loglimit"},
 		reason: "who calls is found out before anything is known of tools, budgets or listeners, and must not depend on them",
 	},
 }

@@ -180,7 +180,7 @@ func TestAWrongIssuerIsSeen(t *testing.T) {
 	}{
 		"right":          {right, "", nil},
 		"misspelt":       {right + "x", "status: answered with HTTP status 404", []string{`"kind":"status"`, `"status":404`}},
-		"slash":          {right + "/", "another_issuer: the discovery document is that of " + right + ",", []string{`"kind":"another_issuer"`, `"document_issuer":"` + right + `"`}},
+		"slash":          {right + "/", "another_issuer: the discovery document is that of " + right + ",", []string{`"kind":"another_issuer"`, `"documentIssuer":"` + right + `"`}},
 		"nobody is here": {"http://127.0.0.1:1", "unreachable: no connection", []string{`"kind":"unreachable"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

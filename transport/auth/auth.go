@@ -117,7 +117,7 @@ func (a *Authenticator) SetKeys(keys []Key) {
 
 // Authenticate finds out who sends a request to a route. The error is a *[Refusal].
 // route is the routeKey as decoded from the path; whether it exists is of no
-// matter. It may take as long as the issuer takes to answer, at most [IssuerTimeout],
+// matter. It may take as long as the issuer takes to answer, at most 5 s,
 // and ends with the request.
 func (a *Authenticator) Authenticate(r *http.Request, route string) (Caller, error) {
 	caller, refusal := a.identify(r, route)

@@ -37,7 +37,7 @@ type IssuerError struct {
 // Error is the kind and the text.
 func (e *IssuerError) Error() string { return e.Kind + ": " + e.Text }
 
-// CheckIssuer asks the issuer now, for [IssuerTimeout] at most, and keeps nothing of
+// CheckIssuer asks the issuer now, for 5 s at most, and keeps nothing of
 // the answer. The error is an *[IssuerError]; without an issuer there is none.
 func (a *Authenticator) CheckIssuer(ctx context.Context) error {
 	if a.tokens == nil {
@@ -56,7 +56,7 @@ func (f *fault) attrs() []any {
 		attrs = append(attrs, "status", f.status)
 	}
 	if f.says != "" {
-		attrs = append(attrs, "document_issuer", f.says)
+		attrs = append(attrs, "documentIssuer", f.says)
 	}
 	return attrs
 }
@@ -79,7 +79,7 @@ func (f *fault) text() string {
 var faultTexts = map[string]string{
 	unreachable:   "no connection: name look-up, refused, broken, or TLS (upstream.caFile)",
 	blocked:       "no connection may go to the host of the discovery document's jwks_uri: it is another than the issuer's and not in upstream.allowedHosts, or link-local",
-	tooSlow:       fmt.Sprintf("discovery document and keys did not come within %s", IssuerTimeout),
+	tooSlow:       fmt.Sprintf("discovery document and keys did not come within %s", issuerTimeout),
 	tooLarge:      fmt.Sprintf("an answer is larger than %d bytes", maxDocument),
 	notMetadata:   "what is there is no discovery document, or one whose jwks_uri cannot be used",
 	anotherIssuer: "the discovery document is that of another issuer, whose name is no address that could stand in auth.oauth.issuer",

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"tollgate/loglimit"
 )
 
 const (
-	// IssuerTimeout is how long the issuer may take for discovery and keys together.
-	IssuerTimeout = 5 * time.Second
+	// issuerTimeout is how long the issuer may take for discovery and keys together.
+	issuerTimeout = 5 * time.Second
 
 	// keysFresh is how long keys are used without asking again: a key that the
 	// issuer has withdrawn is good for so long.
@@ -36,9 +38,6 @@ const (
 	// maxTries bounds the keys a token is tried with. Only one that names no key, or an
 	// issuer that gives many the same id, has more than one.
 	maxTries = 32
-
-	// warnEvery bounds the log during an outage.
-	warnEvery = time.Minute
 )
 
 var (
@@ -61,7 +60,8 @@ type issuerKeys struct {
 	state atomic.Pointer[keyState]
 	turn  chan struct{} // holds one: the right to ask and to write what follows
 
-	warned time.Time // when the log last heard of the outage
+	warnings loglimit.EveryMinute
+	told     bool // the log's last word is that there are no keys
 }
 
 // keyState is what is known. It is immutable.
@@ -163,15 +163,15 @@ func (k *issuerKeys) ask(ctx context.Context, state *keyState) *keyState {
 		since = asked
 	}
 	if fault == nil {
-		if !k.warned.IsZero() {
+		if k.told {
 			k.log.Info("the OAuth issuer gives keys again", "failures", state.failures)
-			k.warned = time.Time{}
+			k.told = false
 		}
 		return &keyState{keys: keys, asked: asked, since: since}
 	}
-	if time.Since(k.warned) >= warnEvery {
-		k.log.Warn("the OAuth issuer gives no keys to check access tokens with", append(fault.attrs(), "known_keys", len(state.keys))...)
-		k.warned = time.Now()
+	if _, due := k.warnings.Due(1); due {
+		k.log.Warn("the OAuth issuer gives no keys to check access tokens with", append(fault.attrs(), "knownKeys", len(state.keys))...)
+		k.told = true
 	}
 	pause := min(firstPause<<min(state.failures, 10), longestPause)
 	return &keyState{

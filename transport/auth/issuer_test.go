@@ -80,6 +80,31 @@ func TestUnknownKeysAreNoLoadOnTheIssuer(t *testing.T) {
 	})
 }
 
+// An issuer that comes and goes fills no log.
+func TestAnIssuerThatFlaps(t *testing.T) {
+	key, unknown := es256(t, "k1"), es256(t, "unknown")
+	synctest.Test(t, func(t *testing.T) {
+		i := &issuer{url: "https://login.example"}
+		i.publish(key)
+		g := newGate(t, i, func(o *auth.Options) { o.Transport = i })
+		down := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, canary, 500) })
+		for n := range 60 { // in 11 minutes
+			if n%2 == 0 {
+				i.answers(down, nil)
+			} else {
+				i.answers(nil, nil)
+				i.publish(key)
+			}
+			g.bearer(t, unknown.sign(t, i.claims())) // a key nobody knows has the issuer asked
+			time.Sleep(11 * time.Second)
+		}
+		begun, ended := strings.Count(g.log.String(), "level=WARN"), strings.Count(g.log.String(), "level=INFO")
+		if begun < 5 || begun > 12 || ended > begun {
+			t.Errorf("%d warnings and %d ends in 11 minutes, want one a minute at most", begun, ended)
+		}
+	})
+}
+
 func TestAnIssuerThatIsAwayIsAskedSeldom(t *testing.T) {
 	key := es256(t, "k1")
 	synctest.Test(t, func(t *testing.T) {
@@ -232,8 +257,8 @@ func TestAnIssuerThatAnswersWrongly(t *testing.T) {
 		"discovery: hangs up":            {breaks, nil, "unreachable"},
 		"discovery: a web page":          {text(200, "<html>"+canary), nil, "not_metadata"},
 		"discovery: empty":               {text(200, ""), nil, "not_metadata"},
-		"discovery: another issuer":      {writes(map[string]any{"issuer": "https://login.example/", "jwks_uri": elsewhere.url + "/keys"}), nil, "another_issuer document_issuer=https://login.example/"},
-		"discovery: no address":          {writes(map[string]any{"issuer": "https://u:" + canary + "@login.example"}), nil, "another_issuer known_keys"},
+		"discovery: another issuer":      {writes(map[string]any{"issuer": "https://login.example/", "jwks_uri": elsewhere.url + "/keys"}), nil, "another_issuer documentIssuer=https://login.example/"},
+		"discovery: no address":          {writes(map[string]any{"issuer": "https://u:" + canary + "@login.example"}), nil, "another_issuer knownKeys"},
 		"discovery: no issuer":           {text(200, "{}"), nil, "another_issuer"},
 		"keys: error":                    {nil, text(503, canary), "status status=503"},
 		"keys: redirect":                 {nil, redirect("/keys"), "redirect status=302"},

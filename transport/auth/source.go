@@ -55,7 +55,7 @@ const (
 
 // try is fetch with the time an issuer has for it.
 func (s source) try(ctx context.Context) ([]jose.JSONWebKey, *fault) {
-	ctx, cancel := context.WithTimeout(ctx, IssuerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
 	defer cancel()
 	return s.fetch(ctx)
 }
