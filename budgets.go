@@ -104,9 +104,11 @@ func (m *metering) warnOfEviction() {
 	m.eviction.mu.Lock()
 	defer m.eviction.mu.Unlock()
 	if on := evicts(policy); m.eviction.alarm.Set(on, time.Now()) && on {
-		m.log.Warn("Redis may throw budgets away when its memory is full, and a caller who has spent one starts afresh; set maxmemory-policy to noeviction", "policy", policy)
+		m.log.Warn(warnsOfEviction, "policy", policy)
 	}
 }
+
+const warnsOfEviction = "Redis may throw budgets away when its memory is full, and a caller who has spent one starts afresh; set maxmemory-policy to noeviction"
 
 // evicts reports whether a Redis with that maxmemory-policy throws keys away; "" is one
 // that does not say.

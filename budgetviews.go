@@ -10,7 +10,8 @@ import (
 )
 
 // budgetState is what the metrics say of how budgets are kept; nil when calls are not
-// metered.
+// metered. A scrape, like a look at health, tries the budget store by storing something:
+// one that can only be read looks well.
 func (p *parts) budgetState() func() telemetry.BudgetState {
 	if p.budgets.limiter == nil {
 		return nil

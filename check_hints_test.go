@@ -56,11 +56,12 @@ func TestCheckWarnsOfWhatIsHardlyMeant(t *testing.T) {
 		"replicas, closed":        {portal + redis + "cost: {onStoreFailure: closed}\n", nil},
 		"replicas, without Redis": {portal + "cost: {onStoreFailure: local}\n", nil},
 		"replicas, unmetered":     {portal + redis + "cost: {enabled: false}\n", nil},
-		"small hour":              {portal + "cost: {tiers: {trial: {capacity: 1000, refillPerSecond: 10, hourly: 299}}}\n", []string{"cost.tiers.trial.hourly, 299, is less than cost.pageSize, 300, "}},
-		"small bucket":            {portal + "cost: {tiers: {trial: {capacity: 299, refillPerSecond: 10, hourly: 299}}}\n", []string{"cost.tiers.trial.capacity, 299, is less than cost.pageSize, 300, "}},
-		"just enough":             {portal + "cost: {tiers: {trial: {capacity: 300, refillPerSecond: 10, hourly: 300}}}\n", nil},
+		"small hour":              {portal + "cost: {enforce: always, tiers: {trial: {capacity: 1000, refillPerSecond: 10, hourly: 299}}}\n", []string{"cost.tiers.trial.hourly, 299, is less than cost.pageSize, 300, "}},
+		"small bucket":            {portal + "cost: {enforce: always, tiers: {trial: {capacity: 299, refillPerSecond: 10, hourly: 299}}}\n", []string{"cost.tiers.trial.capacity, 299, is less than cost.pageSize, 300, "}},
+		"just enough":             {portal + "cost: {enforce: always, tiers: {trial: {capacity: 300, refillPerSecond: 10, hourly: 300}}}\n", nil},
 		"small, and a small page": {portal + "cost: {pageSize: 10, tiers: {trial: {capacity: 10, refillPerSecond: 1, hourly: 10}}}\n", nil},
 		"small, unmetered":        {portal + "cost: {enabled: false, tiers: {trial: {capacity: 1, refillPerSecond: 1, hourly: 1}}}\n", nil},
+		"small, nobody known":     {portal + "cost: {tiers: {trial: {capacity: 1, refillPerSecond: 1, hourly: 1}}}\n", nil},
 		"small, never refused":    {portal + "cost: {enforce: never, tiers: {trial: {capacity: 1, refillPerSecond: 1, hourly: 1}}}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"tollgate/cost"
 	"tollgate/registry"
+	"tollgate/transport/auth"
 )
 
 // hints are what a configuration can do and its operator hardly means. known are the
@@ -30,14 +31,21 @@ func (p *parts) hints(known []registry.RouteKey) (hints []string) {
 	if p.budgets.redis != nil && c.OnStoreFailure == cost.FailLocal && !p.config.ReplicasChosen {
 		hints = append(hints, "cost.replicas is not set: while Redis is away, each process lets through as much as if it were the only one; say how many there are, be it 1")
 	}
-	return append(hints, tierHints(c)...)
+	if p.refuses() {
+		hints = append(hints, tierHints(c)...)
+	}
+	return hints
+}
+
+// refuses reports whether a budget can be a reason to refuse somebody.
+func (p *parts) refuses() bool {
+	a := p.config.Auth
+	known := a.Mode != auth.None || a.TrustedPrincipalHeader != ""
+	return known && p.config.Cost.Enforce.Refuses("") || p.config.Cost.Enforce.Refuses(cost.Anonymous)
 }
 
 // tierHints are about tiers that a call of unknown size does not fit.
 func tierHints(c cost.Config) (hints []string) {
-	if c.Enforce == cost.EnforceNever {
-		return nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.Tiers)) {
 		switch tier := c.Tiers[name]; {
 		case tier.Hourly < min(c.PageSize, tier.Capacity):
@@ -59,7 +67,7 @@ func (p *parts) evictionHint(ctx context.Context) []string {
 	if err != nil || !evicts(policy) {
 		return nil
 	}
-	return []string{"Redis may throw budgets away when its memory is full, and whoever has spent his gets a fresh one; set maxmemory-policy to noeviction, it is " + policy}
+	return []string{warnsOfEviction + ", it is " + policy}
 }
 
 // routesBeforehand are the routes that are known without asking anybody: those of the

@@ -48,7 +48,7 @@ func (p *parts) tryRedis(ctx context.Context) (fault string, err error) {
 	}
 	if err == nil && p.budgets.redis != nil {
 		fault = "cannot keep budgets: "
-		err = tryBudgets(ctx, cost.NewRedis(p.budgets.redis))
+		err = cost.Probe(ctx, cost.NewRedis(p.budgets.redis))
 	}
 	switch failure, ok := errors.AsType[*redisconn.Error](err); {
 	case ok:
@@ -89,19 +89,6 @@ func tryStates(ctx context.Context, keeper handle.Keeper) error {
 		return err
 	}
 	_, err = keeper.Update(ctx, opened, time.Second, []byte("2"))
-	return err
-}
-
-// tryBudgets does with a budget nobody has what calls do with theirs. Redis keeps it
-// for an hour.
-func tryBudgets(ctx context.Context, limiter cost.Limiter) error {
-	limits, _ := cost.DefaultConfig().Limits(cost.BasicTier)
-	payer := cost.Payer{Principal: "check", Limits: limits} // no caller's principal has this form
-	id := cost.NewID()
-	if _, err := limiter.Reserve(ctx, cost.Request{Payer: payer, ID: id, Estimate: 1, Lease: time.Second}); err != nil {
-		return err
-	}
-	_, err := limiter.Settle(ctx, cost.Settlement{Payer: payer, ID: id})
 	return err
 }
 

@@ -126,17 +126,28 @@ func (f *Fallback) Peek(ctx context.Context, a Payer) (Balance, error) {
 	return b, err
 }
 
-// Probe finds out whether the store keeps budgets, by one that nobody has: a unit is
-// reserved, and given back. It ends an outage where there are no calls to do so.
+// Probe finds out whether the store keeps budgets, see [Probe]. It ends an outage where
+// there are no calls to do so.
 func (f *Fallback) Probe(ctx context.Context) FallbackStatus {
-	nobody := Payer{Principal: "probe", Limits: Limits{Tier: Tier{Capacity: MaxUnits, RefillPerSecond: MaxUnits, Hourly: MaxUnits}}}
-	id, turn := NewID(), f.turns.Load()
-	_, err := f.store.Reserve(ctx, Request{Payer: nobody, ID: id, Estimate: 1, Lease: time.Second})
-	if err == nil {
-		_, err = f.store.Settle(ctx, Settlement{Payer: nobody, ID: id})
-	}
-	f.missed(ctx, turn, true, err)
+	turn := f.turns.Load()
+	f.missed(ctx, turn, true, Probe(ctx, f.store))
 	return f.Status()
+}
+
+// Probe does with a budget nobody has what calls do with theirs: a unit is reserved
+// whose lease is over at once, and another, which is given back. A store keeps that for
+// an hour. The error is the Limiter's.
+func Probe(ctx context.Context, l Limiter) error {
+	nobody := Payer{Principal: "probe", Limits: Limits{Tier: Tier{Capacity: MaxUnits, RefillPerSecond: MaxUnits, Hourly: MaxUnits}}}
+	var id string
+	for _, lease := range []time.Duration{time.Microsecond, time.Second} {
+		id = NewID()
+		if _, err := l.Reserve(ctx, Request{Payer: nobody, ID: id, Estimate: 1, Lease: lease}); err != nil {
+			return err
+		}
+	}
+	_, err := l.Settle(ctx, Settlement{Payer: nobody, ID: id})
+	return err
 }
 
 // Status tells how it is, for health and metrics.

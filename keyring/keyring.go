@@ -20,7 +20,8 @@ const lookEvery = 2 * time.Second
 // settleFor is how long a change has to stay that looks like half a file: one that
 // takes something away, or does not end with a newline. Longer would be safer against
 // slow writers; but a revoked key is good for so long, unless somebody sends a signal.
-const settleFor = 5 * lookEvery
+// It is met by the fifth look after the first, which is on time or a little late.
+const settleFor = 5*lookEvery - lookEvery/2
 
 // Options are what a [Ring] needs.
 type Options struct {

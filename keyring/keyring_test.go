@@ -106,7 +106,7 @@ func (w *world) write(text string) {
 func (w *world) soon() { time.Sleep(2 * lookEvery); synctest.Wait() }
 
 // later lets the ring look at the file often enough to take any change.
-func (w *world) later() { time.Sleep(settleFor + lookEvery); synctest.Wait() }
+func (w *world) later() { time.Sleep(settleFor + 2*lookEvery); synctest.Wait() }
 
 // signal is SIGHUP.
 func (w *world) signal() { w.hangUp <- syscall.SIGHUP; synctest.Wait() }
