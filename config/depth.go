@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
@@ -20,6 +21,8 @@ const (
 	maxMarks = 8       // beginnings and ends of documents, and directives
 	maxEmpty = 1000    // entries without a value, each of which the parser moves all tokens for
 	maxPaths = 1 << 28 // bytes: the parser keeps for each token the path down to it
+	maxPairs = 4000    // keys of one mapping, each of which the parser compares with all others
+	maxWords = 400_000 // tokens: the parser needs some 600 bytes for each
 )
 
 // tokenize splits data as the parser does, up to the first fault in it. fault says why
@@ -59,6 +62,8 @@ type nesting struct {
 	empty int          // entries without a value
 	key   int          // bytes of the longest key
 	paths int          // bytes of the paths down to all tokens, at most
+	words int          // tokens
+	pairs []int        // by depth: keys so far of the mapping that is open there
 }
 
 // level is a collection that is open, or an entry of one.
@@ -112,6 +117,9 @@ func (n *nesting) add(t *token.Token) (fault string) {
 		if flow {
 			column = inFlow
 		}
+		if t.Type == token.MappingValueType {
+			n.pair()
+		}
 		n.push(level{column: column})
 		if t.Type == token.MappingValueType && last != nil {
 			n.key = max(n.key, len(last.Value))
@@ -122,6 +130,7 @@ func (n *nesting) add(t *token.Token) (fault string) {
 		n.open = n.open[:0]
 		n.marks++
 	}
+	n.words++
 	n.paths += len(n.open) * (n.key + 8)
 	switch {
 	case len(n.open) > maxDepth:
@@ -134,6 +143,10 @@ func (n *nesting) add(t *token.Token) (fault string) {
 		return "want one YAML document; this is the start or the end of one too many"
 	case n.empty > maxEmpty:
 		return fmt.Sprintf("more than %d entries without a value", maxEmpty)
+	case len(n.pairs) > 0 && slices.Max(n.pairs) > maxPairs:
+		return fmt.Sprintf("more than %d keys in one mapping", maxPairs)
+	case n.words > maxWords:
+		return fmt.Sprintf("more than %d words and signs in one file", maxWords)
 	case n.paths > maxPaths:
 		return "too much in one file, with keys this long and lists and mappings nested this deeply"
 	}
@@ -145,7 +158,20 @@ func (n *nesting) flow() bool {
 	return len(n.open) > 0 && n.open[len(n.open)-1].column == inFlow
 }
 
+// pair counts one key more of the mapping that is open.
+func (n *nesting) pair() {
+	depth := len(n.open)
+	for len(n.pairs) <= depth {
+		n.pairs = append(n.pairs, 0)
+	}
+	n.pairs[depth]++
+}
+
+// push opens a level. What is within it begins anew.
 func (n *nesting) push(l level) {
+	if inside := len(n.open) + 1; inside < len(n.pairs) {
+		n.pairs = n.pairs[:inside]
+	}
 	n.open = append(n.open, l)
 	n.begin, n.tags = 0, 0
 }

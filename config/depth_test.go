@@ -19,6 +19,13 @@ func TestWhatIsNestedDeeplyIsRefusedBeforeItIsParsed(t *testing.T) {
 		fmt.Fprintf(&staircase, "%s- b:\n# out here\n", strings.Repeat("  ", i))
 	}
 	many := func(unit string) string { return strings.Repeat(unit, 20_000) }
+	numbered := func(format string) string {
+		var b strings.Builder
+		for i := range 10_000 {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
 	for name, test := range map[string]struct{ text, want string }{
 		"lists":                    {many("- "), "nested too deeply"},
 		"flow lists":               {many("["), "nested too deeply"},
@@ -38,6 +45,12 @@ func TestWhatIsNestedDeeplyIsRefusedBeforeItIsParsed(t *testing.T) {
 		"empty entries":            {many("-\n"), "more than 1000 entries without a value"},
 		"empty values":             {many("a:\n"), "more than 1000 entries without a value"},
 		"empty flow values":        {"{" + many("a: ,") + "}", "more than 1000 entries without a value"},
+		"keys of one mapping":      {numbered("k%d: x\n"), "more than 4000 keys in one mapping"},
+		"keys with flow mappings":  {numbered("k%d: {}\n"), "more than 4000 keys in one mapping"},
+		"keys of a flow mapping":   {"{" + numbered("k%d: x, ") + "}", "more than 4000 keys in one mapping"},
+		"keys of an entry":         {"- a: b\n" + numbered("  k%d: x\n"), "more than 4000 keys in one mapping"},
+		"a long list":              {strings.Repeat("- a\n", 250_000), "more than 400000 words and signs"},
+		"a long flow list":         {"[" + strings.Repeat("a,", 250_000) + "]", "more than 400000 words and signs"},
 		"documents":                {many("--- a\n"), "want one YAML document"},
 		"directives":               {many("%YAML 1.2\n---\n"), "want one YAML document"},
 		"a long key":               {strings.Repeat("k", 2000) + ": [" + many("x,") + "]", "the key is longer than 1024 bytes"},
