@@ -427,29 +427,6 @@ func TestAFileThatComesBackIsTakenAsItIs(t *testing.T) {
 	})
 }
 
-// Rights are in no look at a file, so a file that could not be read is tried again.
-func TestAFileIsReadOnceItsRightsAreMended(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root reads everything")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		w := start(t, entry("a", 1, ""))
-		w.write(entry("b", 2, ""))
-		if err := os.Chmod(w.path, 0); err != nil {
-			t.Fatal(err)
-		}
-		w.later()
-		if lines := w.logged(); len(lines) != 1 || lines[0]["cause"] != "open: permission denied" {
-			t.Errorf("the log: %v", lines)
-		}
-		if err := os.Chmod(w.path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w.later()
-		w.wantLog(reloaded(1, 1, 1, 0, line{"addedIds": list("b"), "removedIds": list("a")}))
-	})
-}
-
 // Kubernetes puts each version of a Secret into a directory of its own, and swaps a
 // symbolic link to it. Size and time of the file may be the same.
 func TestASymbolicLinkIsFollowed(t *testing.T) {
