@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"tollgate/keyring"
@@ -42,7 +41,8 @@ func (p *parts) openAuth(log *slog.Logger) (err error) {
 
 // declares reports whether there is a route of that key.
 func (p *parts) declares(route string) bool {
-	return slices.Contains(p.registry.DeclaredRoutes(), registry.RouteKey(route))
+	_, err := p.registry.Current(registry.RouteKey(route))
+	return !errors.Is(err, registry.ErrRouteNotFound)
 }
 
 // keysGauge tells how the file of API keys is doing; nil when there is none.

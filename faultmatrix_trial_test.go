@@ -73,17 +73,17 @@ func newTrial(t *testing.T) *trial {
 	tr.policy = newOrigin(t, manifestOf("policy", "policy.find"))
 	tr.steady = newOrigin(t, manifestOf("steady", "steady.ping"))
 	tr.portal = newOrigin(t, registryOf(tr.claimsEntry(), tr.steadyEntry()))
-	tr.claims.odd = map[string]string{
+	tr.claims.answersOddly(map[string]string{
 		emptyList.name:     manifestOf("claims"),
 		halfList.name:      manifestOf("claims", "claims.search"),
 		halfBroken.name:    strings.Replace(manifestOf("claims", "claims.search", "claims.other"), `"Does claims.other."`, `""`, 1),
 		wrongBundleID.name: manifestOf("policy", "claims.other"),
-	}
-	tr.portal.odd = map[string]string{
+	})
+	tr.portal.answersOddly(map[string]string{
 		emptyList.name:  registryOf(),
 		halfList.name:   registryOf(tr.claimsEntry()),
 		halfBroken.name: registryOf(tr.claimsEntry(), strings.Replace(tr.steadyEntry(), "/manifest", "manifest", 1)),
-	}
+	})
 	return tr
 }
 

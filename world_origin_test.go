@@ -124,6 +124,14 @@ func (o *origin) fetched() int {
 	return o.fetches
 }
 
+// answersOddly has it answer faults of these names with these documents. A stranger may
+// ask already, who had the address before.
+func (o *origin) answersOddly(documents map[string]string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.odd = documents
+}
+
 // followed is how often somebody went where a redirect pointed.
 func (o *origin) followed() int {
 	o.mu.Lock()

@@ -110,14 +110,15 @@ func (f *Fallback) Settle(ctx context.Context, st Settlement) (Balance, error) {
 }
 
 // Peek implements [Limiter]. While the store is away it tells the balance by which
-// reservations are decided meanwhile.
+// reservations are decided meanwhile; one that answers, but was away, is probed first.
 func (f *Fallback) Peek(ctx context.Context, a Payer) (Balance, error) {
 	if err := a.Limits.check(); err != nil {
 		return Balance{}, err
 	}
 	turn := f.turns.Load()
 	b, err := f.store.Peek(ctx, a)
-	if !f.missed(ctx, turn, false, err) {
+	readAlone := err == nil && f.local != nil && isAway(turn) && !f.Probe(ctx).Since.IsZero()
+	if !f.missed(ctx, turn, false, err) && !readAlone {
 		return b, err
 	}
 	a.Limits = a.Limits.over(f.replicas)

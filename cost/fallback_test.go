@@ -18,13 +18,16 @@ var errAway = errors.New("connection refused")
 // outage is a store that can be away.
 type outage struct {
 	*Memory
-	away  bool
-	takes time.Duration // to answer a reservation
+	away     bool
+	readOnly bool          // refuses what would store something
+	takes    time.Duration // to answer a reservation
 }
 
 func (o *outage) Reserve(ctx context.Context, r Request) (d Decision, err error) {
 	if err = errAway; !o.away {
-		d, err = o.Memory.Reserve(ctx, r)
+		if d, err = o.Memory.Reserve(ctx, r); d.Admitted && o.readOnly {
+			d, err = Decision{}, errAway
+		}
 	}
 	time.Sleep(o.takes)
 	return d, err
@@ -311,9 +314,9 @@ func TestAStoreThatCanBeReadAlone(t *testing.T) {
 		if f.Probe(t.Context()).Since.IsZero() {
 			t.Fatal("no outage")
 		}
-		store.away = false
-		if _, err := f.Peek(t.Context(), r.Payer); err != nil {
-			t.Fatal(err)
+		store.away, store.readOnly = false, true
+		if b, err := f.Peek(t.Context(), r.Payer); err != nil || !b.Local {
+			t.Errorf("looking tells %+v, %v, by which nobody decides", b, err)
 		}
 		if d, err := f.Reserve(t.Context(), request("key:42", "b", 11, slow(10, 5))); err != nil || d.Admitted {
 			t.Fatalf("%+v, %v", d, err)
@@ -321,6 +324,7 @@ func TestAStoreThatCanBeReadAlone(t *testing.T) {
 		if f.Status().Since.IsZero() {
 			t.Error("a question that stored nothing ended the outage")
 		}
+		store.readOnly = false
 		if err := end(); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ type Limiter interface {
 type Payer struct {
 	Principal string // who pays: "key:…", "oauth:…", "proxy:…", [Anonymous]
 	User      string // whom the principal acts for, "" when not known; accounts of one user are kept on one node of a store
-	Limits    Limits // acted upon by an admitted reservation; else only when nothing is known of the principal
+	Limits    Limits // that count; an admitted reservation puts their tier in force, which settlements go by
 }
 
 // Request asks for a reservation.
