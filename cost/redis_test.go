@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -196,23 +195,7 @@ type wire struct {
 // listen returns the URL of the wire to a Redis.
 func (w *wire) listen(t *testing.T, to string) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	t.Cleanup(wg.Wait)
-	t.Cleanup(func() { l.Close() })
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { w.pass(conn, to) })
-		}
-	})
-	return "redis://" + l.Addr().String()
+	return "redis://" + redistest.Listen(t, func(conn net.Conn) { w.pass(conn, to) })
 }
 
 // pass serves one connection, on which every question waits for the answer to the last.

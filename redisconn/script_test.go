@@ -256,23 +256,7 @@ type deaf struct {
 
 func (d *deaf) listen(t *testing.T, to string) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	t.Cleanup(wg.Wait)
-	t.Cleanup(func() { l.Close() })
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { d.pass(conn, to) })
-		}
-	})
-	return l.Addr().String()
+	return redistest.Listen(t, func(conn net.Conn) { d.pass(conn, to) })
 }
 
 func (d *deaf) pass(conn net.Conn, to string) {

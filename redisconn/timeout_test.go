@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,36 +19,20 @@ import (
 // mute is a server that greets, and does not answer scripts.
 func mute(t *testing.T, scripts *atomic.Int32) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	t.Cleanup(wg.Wait)
-	t.Cleanup(func() { l.Close() })
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
+	return "redis://" + redistest.Listen(t, func(conn net.Conn) {
+		defer conn.Close()
+		for buffer := make([]byte, 4096); ; {
+			n, err := conn.Read(buffer)
+			switch {
+			case err != nil:
 				return
+			case bytes.Contains(buffer[:n], []byte("evalsha")):
+				scripts.Add(1)
+			default:
+				conn.Write([]byte("-ERR unknown command\r\n")) // as old servers answer a greeting
 			}
-			wg.Go(func() {
-				defer conn.Close()
-				for buffer := make([]byte, 4096); ; {
-					n, err := conn.Read(buffer)
-					switch {
-					case err != nil:
-						return
-					case bytes.Contains(buffer[:n], []byte("evalsha")):
-						scripts.Add(1)
-					default:
-						conn.Write([]byte("-ERR unknown command\r\n")) // as old servers answer a greeting
-					}
-				}
-			})
 		}
 	})
-	return "redis://" + l.Addr().String()
 }
 
 // TestTimeout: with a time-out of its own, a Redis that does not answer is asked twice,

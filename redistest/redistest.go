@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -257,4 +258,28 @@ func (s *Server) ask(args ...string) (string, error) {
 		}
 	}
 	return c.do(args...)
+}
+
+// Listen has serve answer each connection to the address it returns, in a goroutine of
+// its own, until the test is over: for what stands between a client and a server, or in
+// the place of one. The test waits for serve to return.
+func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait)
+	t.Cleanup(func() { l.Close() })
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { serve(conn) })
+		}
+	})
+	return l.Addr().String()
 }
