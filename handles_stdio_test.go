@@ -24,8 +24,8 @@ func startStdio(t *testing.T, c command) *stdioProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &stdioProcess{stdin: stdin, stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
+	p := &stdioProcess{stdin: stdin, stdout: newTranscript(t), stderr: newTranscript(t), exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.stdout.file, p.stderr.file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

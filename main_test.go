@@ -131,8 +131,8 @@ func start(t testing.TB, c command) *gateway {
 // waits for nothing.
 func spawn(t testing.TB, c command) *gateway {
 	t.Helper()
-	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(), stderr: newTranscript(), exited: make(chan struct{})}
-	g.cmd.Stdout, g.cmd.Stderr = g.stdout, g.stderr
+	g := &gateway{cmd: c.prepare(context.Background()), stdout: newTranscript(t), stderr: newTranscript(t), exited: make(chan struct{})}
+	g.cmd.Stdout, g.cmd.Stderr = g.stdout.file, g.stderr.file
 	if err := g.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -185,33 +185,35 @@ func (g *gateway) wait(t testing.TB) int {
 }
 
 // transcript keeps what a process writes and lets a test wait for a line of it.
+//
+// It is a file and not a pipe: what a process wrote before it answered has to be there
+// for a test that looks after the answer.
 type transcript struct {
-	mu      sync.Mutex
-	all     []byte
-	changed chan struct{} // closed by the next write
+	file *os.File // the process writes here
+
+	mu  sync.Mutex
+	all []byte // what has been read of file
 }
 
-func newTranscript() *transcript { return &transcript{changed: make(chan struct{})} }
-
-// Write implements io.Writer.
-func (tr *transcript) Write(p []byte) (int, error) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	tr.all = append(tr.all, p...)
-	close(tr.changed)
-	tr.changed = make(chan struct{})
-	return len(p), nil
-}
-
-func (tr *transcript) read() (string, <-chan struct{}) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	return string(tr.all), tr.changed
+func newTranscript(t testing.TB) *transcript {
+	t.Helper()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return &transcript{file: file}
 }
 
 func (tr *transcript) text() string {
-	all, _ := tr.read()
-	return all
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	rest, err := io.ReadAll(io.NewSectionReader(tr.file, int64(len(tr.all)), 1<<40))
+	tr.all = append(tr.all, rest...)
+	if err != nil {
+		return fmt.Sprintf("%s\nreading it: %v", tr.all, err)
+	}
+	return string(tr.all)
 }
 
 // await returns the first complete line that contains part. ended says that the
@@ -224,9 +226,10 @@ func (tr *transcript) await(t testing.TB, ended <-chan struct{}, part string) st
 // awaitFor is await for what may take longer than anything else.
 func (tr *transcript) awaitFor(t testing.TB, ended <-chan struct{}, part string, patience time.Duration) string {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout, look := time.After(patience), time.NewTicker(5*time.Millisecond)
+	defer look.Stop()
 	for over := false; ; {
-		all, changed := tr.read()
+		all := tr.text()
 		for line := range strings.Lines(all) {
 			if strings.Contains(line, part) && strings.HasSuffix(line, "\n") {
 				return line
@@ -236,7 +239,7 @@ func (tr *transcript) awaitFor(t testing.TB, ended <-chan struct{}, part string,
 			t.Fatalf("the process ended without writing %q:\n%s", part, all)
 		}
 		select {
-		case <-changed:
+		case <-look.C:
 		case <-ended:
 			over = true // look once more at what it wrote last
 		case <-timeout:

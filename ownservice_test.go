@@ -30,9 +30,9 @@ func startOwnService(t *testing.T) ownService {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./docs/examples/tool-service").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	stderr, exited := newTranscript(), make(chan struct{})
+	stderr, exited := newTranscript(t), make(chan struct{})
 	cmd := exec.Command(program, "-listen", "127.0.0.1:0")
-	cmd.Stderr = stderr
+	cmd.Stderr = stderr.file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -151,8 +151,8 @@ func TestStdioTellsWhyItsRouteHasNoTools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log, exited := newTranscript(), make(chan struct{})
-			cmd.Stderr = log
+			log, exited := newTranscript(t), make(chan struct{})
+			cmd.Stderr = log.file
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

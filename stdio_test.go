@@ -139,8 +139,8 @@ func TestStdioEndsOnASignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, exited := newTranscript(), make(chan struct{})
-	cmd.Stdout = stdout
+	stdout, exited := newTranscript(t), make(chan struct{})
+	cmd.Stdout = stdout.file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

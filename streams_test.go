@@ -86,7 +86,7 @@ func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	write.Close()
-	g := &gateway{cmd: cmd, stderr: newTranscript(), exited: make(chan struct{})}
+	g := &gateway{cmd: cmd, stderr: newTranscript(t), exited: make(chan struct{})}
 	go func() {
 		cmd.Wait()
 		close(g.exited)

@@ -339,10 +339,10 @@ func TestACollectorThatIsNoneFailsNoCall(t *testing.T) {
 	for name, endpoint := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is gone": gone.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := newTranscript()
+			log := newTranscript(t)
 			service := newToolService(t)
 			t.Run("serving", func(t *testing.T) {
-				gateway := startStack(t, tracedConfig(t, service, endpoint), slog.New(slog.NewTextHandler(log, nil)))
+				gateway := startStack(t, tracedConfig(t, service, endpoint), slog.New(slog.NewTextHandler(log.file, nil)))
 				exchange := doors[0].open(t, gateway, "svc", true)
 				calls := 0
 				for deadline := time.Now().Add(30 * time.Second); ; calls++ {
