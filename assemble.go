@@ -166,6 +166,7 @@ func (p *parts) fill(demo fixturesFlag, keys *handle.Keys, log *slog.Logger) (er
 		Budgets:         p.budgets.of(c.Cost),
 		MaxRequestBytes: c.Transport.HTTP.MaxRequestBytes,
 		Drain:           c.Transport.Shutdown.Drain,
+		Keys:            p.states.keys,
 		Signed:          p.states.signed,
 		Stored:          p.states.stored,
 		Logger:          log,

@@ -24,6 +24,7 @@ type core struct {
 	observer Observer // nil: none
 	log      *slog.Logger
 
+	keys     *handle.Keys                         // that seal questions of tools; nil: none
 	keepers  map[registry.StateMode]handle.Keeper // nil values: of modes that are not served
 	warnings stateWarnings
 }
@@ -48,6 +49,12 @@ type call struct {
 	reply     http.Header // where headers of the answer go; nil when there are none
 	modern    bool        // protocol version 2026-07-28 and later
 	mirrored  bool        // the headers have to mirror declared arguments
+
+	// What a caller adds that was asked for input, each one JSON value; nil when
+	// absent. capabilities are what it can be asked for.
+	responses, requestState, capabilities []byte
+
+	progress func(upstream.Progress) // tells the caller; nil: it does not want to know
 
 	traceparent, tracestate string // from _meta
 	span                    *span  // of the request; nil when nothing is traced
@@ -108,6 +115,12 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return invalidArguments(breaches), nil
 	}
 
+	// A further round of a call whose tool asked for input.
+	round, err := c.further(ctx, in, tool, arguments)
+	if err != nil {
+		return result, err
+	}
+
 	// Handle in: the state takes the place of the handle.
 	state, err := c.stateOf(in, tool, record)
 	if err != nil {
@@ -134,10 +147,12 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 	defer record.charge.settle(failedCost)
 
-	answer := c.upstream.Forward(ctx, upstream.Call{
-		Tool: tool, Body: body, Header: in.header,
+	request := upstream.Call{
+		Tool: tool, Body: body, Header: in.header, Progress: in.progress,
 		Traceparent: in.traceparent, Tracestate: in.tracestate,
-	})
+	}
+	round.request(&request)
+	answer := c.upstream.Forward(ctx, request)
 	release() // what comes now, as a store that is slow, is not the service's doing
 	record.answer = answer
 
@@ -148,8 +163,12 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		c.routes.RecheckService(in.route, tool.Service)
 	}
 
-	// Handle out: the new state is kept, and the handle takes its place.
 	reading := upstream.Read(in.route, tool, answer, !in.modern)
+	if reading.Input() != nil {
+		return c.ask(in, tool, arguments, &reading)
+	}
+
+	// Handle out: the new state is kept, and the handle takes its place.
 	kept, refusal, err := state.out(ctx, &reading)
 	if err != nil {
 		return result, err

@@ -40,6 +40,9 @@ const (
 	authUnavailable
 	budgetExhausted
 	budgetUnavailable
+	capabilityMissing
+	requestStateNotValid
+	requestStateExpired
 	cancelled
 )
 
@@ -87,6 +90,11 @@ var wireTable = [...]struct {
 	// to -32019 to new codes. It is never an infrastructure's fault that is a 429.
 	budgetExhausted:   {429, 429, 429, 429, "budget_exhausted"},
 	budgetUnavailable: {503, 503, -32603, -32603, "budget_store_unavailable"},
+
+	// What a caller was asked for. Older versions cannot be asked.
+	capabilityMissing:    {400, 200, -32021, -32021, "client_capability_missing"},
+	requestStateNotValid: {400, 200, -32602, -32602, "request_state_not_valid"},
+	requestStateExpired:  {400, 200, -32602, -32602, "request_state_expired"},
 
 	// The caller is gone; nobody reads this.
 	cancelled: {503, 503, -32603, -32603, "canceled"},

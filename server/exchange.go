@@ -25,6 +25,10 @@ type door struct {
 	http   *exchange // nil on stdio
 	frames *session  // nil over HTTP
 
+	// events is where notifications beside an answer over HTTP go; nil when that is
+	// plain JSON, and on stdio, where they go like the answer.
+	events *streamWriter
+
 	// ending is over when listen streams of a frames session have to end; nil
 	// over HTTP, where a stream is a request of its own.
 	ending context.Context

@@ -105,7 +105,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	s.answer(w, r, x, key, caller, !accept.json)
+	s.answer(w, r, x, key, caller, !accept.json || accept.stream && x.streams())
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange, key
 			stream.listen = new(subscription)
 		}
 		defer stream.close()
-		w, handler = stream, s.sse
+		w, handler, d.events = stream, s.sse, stream
 	}
 	handler.ServeHTTP(&answerWriter{ResponseWriter: w, x: x}, x.sdkRequest(ctx))
 }

@@ -153,7 +153,7 @@ func (m *message) readParams(params []byte) error {
 		return fail(badParams, "params must be an object")
 	}
 	m.params, _ = jsonwire.Object(params)
-	if err := unique("params", m.params, "name", "arguments", "cursor", "_meta"); err != nil {
+	if err := unique("params", m.params, "name", "arguments", "cursor", "inputResponses", "requestState", "_meta"); err != nil {
 		return err
 	}
 	if m.meta = m.param("_meta"); m.meta == nil {

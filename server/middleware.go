@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/server/upstream"
 )
@@ -17,6 +18,9 @@ import (
 // discoverTTL is how long what server/discover says may be kept, in
 // milliseconds.
 const discoverTTL = 300_000
+
+// resultInputRequired is the resultType of a result that is a question.
+const resultInputRequired = "input_required"
 
 // resultComplete is the resultType of an ordinary result on modern versions.
 const resultComplete = "complete"
@@ -38,6 +42,15 @@ type callResult struct {
 	Content           json.RawMessage `json:"content"`
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"`
 	IsError           bool            `json:"isError,omitempty"`
+}
+
+// inputResult is the answer to tools/call of a tool that wants to know something
+// first.
+type inputResult struct {
+	mcp.ResultBase
+	ResultType    string          `json:"resultType"`
+	InputRequests json.RawMessage `json:"inputRequests,omitempty"`
+	RequestState  string          `json:"requestState"`
 }
 
 // middleware answers in the SDK's stead what has to come from a snapshot, and
@@ -160,9 +173,14 @@ func (rt *route) answerCall(ctx context.Context, d *door, caller Caller, req *mc
 		traceparent: metaText(req.Params.Meta, metaTraceparent),
 		tracestate:  metaText(req.Params.Meta, metaTracestate),
 		span:        span,
+		progress:    d.progress(ctx, req),
+	}
+	if m := d.message(req); m != nil {
+		c.arguments = m.param("arguments")
+		c.responses, c.requestState = m.param("inputResponses"), m.param("requestState")
+		c.capabilities, _ = jsonwire.Get(m.meta, metaCapabilities)
 	}
 	if d.http != nil {
-		c.arguments = d.http.msg.param("arguments")
 		c.mirrored = c.modern
 		if rt.s.core.budgets != nil {
 			d.http.header = make(http.Header, 4)
@@ -179,22 +197,44 @@ func (rt *route) answerCall(ctx context.Context, d *door, caller Caller, req *mc
 // newCallResult wraps a result for the SDK. The SDK never answers at all when it
 // cannot encode one, so that is found out here.
 func newCallResult(r upstream.Result, modern bool) (mcp.Result, error) {
+	if r.Asked != nil {
+		return newInputResult(r)
+	}
 	res := &callResult{Content: r.Content, StructuredContent: r.Structured, IsError: r.IsError}
 	if modern {
 		res.ResultType = resultComplete
 	}
 	valid := json.Valid(r.Content) && (r.Structured == nil || json.Valid(r.Structured))
-	if len(r.Meta) > 0 {
-		res.Meta = make(mcp.Meta, len(r.Meta))
-	}
-	for _, m := range r.Meta {
-		res.Meta[m.Name] = json.RawMessage(m.Value)
-		valid = valid && json.Valid(m.Value)
-	}
-	if !valid {
-		return nil, errors.New("a tool result is not valid JSON")
+	var validMeta bool
+	if res.Meta, validMeta = metaOf(r); !valid || !validMeta {
+		return nil, errInvalidResult
 	}
 	return res, nil
+}
+
+// newInputResult is newCallResult for a question.
+func newInputResult(r upstream.Result) (mcp.Result, error) {
+	res := &inputResult{ResultType: resultInputRequired, InputRequests: r.Asked.Requests, RequestState: r.Asked.State}
+	var valid bool
+	if res.Meta, valid = metaOf(r); !valid || r.Asked.Requests != nil && !json.Valid(r.Asked.Requests) {
+		return nil, errInvalidResult
+	}
+	return res, nil
+}
+
+var errInvalidResult = errors.New("a tool result is not valid JSON")
+
+// metaOf is the _meta of a result, and whether all of it can be encoded.
+func metaOf(r upstream.Result) (meta mcp.Meta, valid bool) {
+	if len(r.Meta) == 0 {
+		return nil, true
+	}
+	meta, valid = make(mcp.Meta, len(r.Meta)), true
+	for _, m := range r.Meta {
+		meta[m.Name] = json.RawMessage(m.Value)
+		valid = valid && json.Valid(m.Value)
+	}
+	return meta, valid
 }
 
 // answerInitialize answers the legacy handshake. List changes are announced

@@ -130,6 +130,12 @@ func (m *message) sdkMeta() []byte {
 		b = append(b, `"`+metaCapabilities+`":{},"`+metaVersion+`":`...)
 		b = jsonwire.AppendString(b, m.version)
 	}
+	if token := m.progressToken(); token != nil {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(b, `"`+metaProgressToken+`":`...), token...)
+	}
 	for _, name := range []string{metaTraceparent, metaTracestate} {
 		value, _ := jsonwire.Get(m.meta, name)
 		text, ok := jsonwire.Text(value)

@@ -73,6 +73,10 @@ type Options struct {
 	// Budgets are what calls are paid from; nil: nothing is metered.
 	Budgets *Budgets
 
+	// Keys seal the questions of tools that ask their caller for input. Nil: such a
+	// tool fails.
+	Keys *handle.Keys
+
 	// Signed and Stored keep the state of tools that declare that mode. Nil: there
 	// is nothing to keep it with, and the registry must refuse such tools; a call of
 	// one all the same is an internal error.
@@ -132,7 +136,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		maxBody: int64(o.MaxRequestBytes), routes: o.Routes, scope: o.CacheScope, drain: o.Drain, auth: o.Authenticator, log: o.Logger, tracer: o.Tracer,
 		core: &core{
-			routes: o.Routes, upstream: o.Upstream, budgets: o.Budgets, observer: o.Observer, log: o.Logger,
+			routes: o.Routes, upstream: o.Upstream, budgets: o.Budgets, observer: o.Observer, log: o.Logger, keys: o.Keys,
 			keepers: map[registry.StateMode]handle.Keeper{registry.SignedState: o.Signed, registry.StoredState: o.Stored},
 		},
 		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},

@@ -105,6 +105,7 @@ type pendingCall struct {
 	cancelled    bool         // the client does not want the answer any more
 	subscription subscription // of a subscriptions/listen
 	span         *span        // nil when nothing is traced
+	msg          *message     // the request
 }
 
 // Connect implements mcp.Transport.
@@ -225,7 +226,7 @@ func (c *session) accept(data []byte) *jsonrpc.Request {
 	if m.method == methodInitialize {
 		c.subscribe()
 	}
-	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true), Extra: c.marked(m)}
+	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true), Extra: marked(m)}
 }
 
 // begin registers a call. ok is false when its id belongs to a pending one.
@@ -236,7 +237,7 @@ func (c *session) begin(m *message) (id jsonrpc.ID, ok bool) {
 	if c.pending[id] != nil {
 		return id, false
 	}
-	c.pending[id] = &pendingCall{span: c.s.startSpan(c.ctx, m, way{route: c.rt.key, header: c.header})}
+	c.pending[id] = &pendingCall{msg: m, span: c.s.startSpan(c.ctx, m, way{route: c.rt.key, header: c.header})}
 	return id, true
 }
 
@@ -333,7 +334,9 @@ func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte
 	meta, _ := jsonwire.Get(note.Params, "_meta")
 	id, ok := jsonwire.Get(meta, mcp.MetaKeySubscriptionID)
 	if !ok {
-		if note.Method == noteListChanged && (c.stop == nil || !stillAdmitted(c.admitted())) {
+		switch {
+		case note.Method == noteListChanged && (c.stop == nil || !stillAdmitted(c.admitted())),
+			note.Method == noteProgress && !c.awaits(note):
 			return nil, nil
 		}
 		return data, nil
@@ -343,6 +346,19 @@ func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte
 		return nil, nil
 	}
 	return p.subscription.admit(data)
+}
+
+// awaits reports whether a progress notification is of a call that is neither
+// answered nor given up. The lock is held.
+func (c *session) awaits(note *jsonrpc.Request) bool {
+	raw, _ := jsonwire.Get(note.Params, metaProgressToken)
+	token := sdkID(raw)
+	for _, p := range c.pending {
+		if theirs := p.msg.progressToken(); theirs != nil && !p.cancelled && sdkID(theirs) == token {
+			return true
+		}
+	}
+	return false
 }
 
 // subscribe keeps the route checked for a client that did the legacy handshake:

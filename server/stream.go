@@ -89,6 +89,10 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// crowded reports whether the reader is behind, so that what is only nice to know
+// should be left out. Of a nil one it never is.
+func (s *streamWriter) crowded() bool { return s != nil && len(s.queue) >= cap(s.queue)/2 }
+
 // enqueue reports whether the reader is still served. The lock is held.
 func (s *streamWriter) enqueue(event []byte) bool {
 	if s.closed {

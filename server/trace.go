@@ -189,20 +189,13 @@ func (s *span) end() {
 // its id, which the SDK keeps to itself.
 const callMark = "Tollgate-Call"
 
-// marked is what travels past the SDK beside a traced request on frames; nil
-// when nothing is traced.
-func (c *session) marked(m *message) any {
-	if c.s.tracer == nil {
-		return nil
-	}
+// marked is what travels past the SDK beside a request on frames.
+func marked(m *message) any {
 	return &mcp.RequestExtra{Header: http.Header{callMark: {string(m.id)}}}
 }
 
-// span is that of the request, nil when it is not traced.
-func (d *door) span(req mcp.Request) *span {
-	if d.http != nil {
-		return d.http.span
-	}
+// pendingOf is the call on frames that a request is, nil when it is not pending.
+func (d *door) pendingOf(req mcp.Request) *pendingCall {
 	extra := req.GetExtra()
 	if extra == nil {
 		return nil
@@ -210,7 +203,26 @@ func (d *door) span(req mcp.Request) *span {
 	c := d.frames
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pending[sdkID([]byte(extra.Header.Get(callMark)))]; p != nil {
+	return c.pending[sdkID([]byte(extra.Header.Get(callMark)))]
+}
+
+// message is the request as it came, nil when it is not a call any more.
+func (d *door) message(req mcp.Request) *message {
+	if d.http != nil {
+		return d.http.msg
+	}
+	if p := d.pendingOf(req); p != nil {
+		return p.msg
+	}
+	return nil
+}
+
+// span is that of the request, nil when it is not traced.
+func (d *door) span(req mcp.Request) *span {
+	if d.http != nil {
+		return d.http.span
+	}
+	if p := d.pendingOf(req); p != nil {
 		return p.span
 	}
 	return nil

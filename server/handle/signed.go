@@ -43,8 +43,7 @@ func (s *Signed) Create(_ context.Context, b Binding, ttl time.Duration, state [
 		return "", err
 	}
 	payload := fmt.Appendf(make([]byte, 0, len(state)+32), "%d %d %s", expiry(ttl), ttl/time.Second, state)
-	id, mac := s.keys.Sign(signedVersion, signedData(payload, b))
-	handle := strings.Join([]string{signedVersion, id, encoding.EncodeToString(payload), encoding.EncodeToString(mac)}, ".")
+	handle := s.keys.seal(signedVersion, payload, signedData(payload, b))
 	if len(handle) > s.maxBytes {
 		return "", &Error{Kind: TooLarge, text: fmt.Sprintf(
 			"the state makes a signed handle of %d bytes, more than the %d one may have; the Tool Service has to declare mode stored", len(handle), s.maxBytes)}
@@ -54,27 +53,44 @@ func (s *Signed) Create(_ context.Context, b Binding, ttl time.Duration, state [
 
 // Open implements [Keeper].
 func (s *Signed) Open(_ context.Context, b Binding, handle string) (Opened, error) {
-	if len(handle) > maxHandle {
-		return Opened{}, invalid(Malformed)
-	}
-	parts := strings.SplitN(handle, ".", 5) // one more than allowed
-	if len(parts) != 4 || parts[0] != signedVersion || !idPattern.MatchString(parts[1]) {
-		return Opened{}, invalid(Malformed)
-	}
-	payload, ok := decode(parts[2])
-	mac, macOK := decode(parts[3])
-	if !ok || !macOK || len(mac) != sha256.Size {
-		return Opened{}, invalid(Malformed)
-	}
-	switch {
-	case s.keys.find(parts[1]) == nil:
-		return Opened{}, invalid(UnknownKey)
-	case !s.keys.Verify(signedVersion, parts[1], signedData(payload, b), mac):
-		return Opened{}, invalid(Forged)
+	payload, fault := s.keys.unseal(signedVersion, handle, func(payload []byte) []byte { return signedData(payload, b) })
+	if fault != "" {
+		return Opened{}, invalid(fault)
 	}
 	opened, err := openPayload(payload)
 	opened.binding = b
 	return opened, err
+}
+
+// seal makes a text of a payload and the MAC of data, which is the payload and what
+// it is bound to. version says what it is good for.
+func (k *Keys) seal(version string, payload, data []byte) string {
+	id, mac := k.Sign(version, data)
+	return strings.Join([]string{version, id, encoding.EncodeToString(payload), encoding.EncodeToString(mac)}, ".")
+}
+
+// unseal returns the payload of a text that seal made for the same data, or why it
+// is none.
+func (k *Keys) unseal(version, text string, data func(payload []byte) []byte) (payload []byte, fault Kind) {
+	if len(text) > maxHandle {
+		return nil, Malformed
+	}
+	parts := strings.SplitN(text, ".", 5) // one more than allowed
+	if len(parts) != 4 || parts[0] != version || !idPattern.MatchString(parts[1]) {
+		return nil, Malformed
+	}
+	payload, ok := decode(parts[2])
+	mac, macOK := decode(parts[3])
+	if !ok || !macOK || len(mac) != sha256.Size {
+		return nil, Malformed
+	}
+	switch {
+	case k.find(parts[1]) == nil:
+		return nil, UnknownKey
+	case !k.Verify(version, parts[1], data(payload), mac):
+		return nil, Forged
+	}
+	return payload, ""
 }
 
 // openPayload reads a payload that was signed here, or by another replica.

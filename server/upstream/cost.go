@@ -10,7 +10,10 @@ const MaxCost = 9_000_000_000
 // nothing else, clamped at MaxCost. ok is false when it is missing, repeated or
 // anything else, and the cost is 1 then; an explicit 0 is 0.
 func ParseCost(h http.Header) (cost int64, ok bool) {
-	values := h["X-Agent-Cost"]
+	return parseCost(h["X-Agent-Cost"])
+}
+
+func parseCost(values []string) (cost int64, ok bool) {
 	if len(values) != 1 || values[0] == "" {
 		return 1, false
 	}

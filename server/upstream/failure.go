@@ -31,6 +31,8 @@ const (
 	TooLarge    Kind = "too_large"   // the answer exceeds maxResponseBytes
 	Encoding    Kind = "encoding"    // a Content-Encoding that is not decoded, or broken gzip
 	Protocol    Kind = "protocol"    // not an HTTP answer
+	NoResult    Kind = "no_result"   // an event stream ended without its result
+	Undeclared  Kind = "undeclared"  // an event stream of a tool that declares none
 	Unsendable  Kind = "unsendable"  // the request itself cannot be written: a header value or address is not valid
 )
 
@@ -49,6 +51,8 @@ var failureTexts = map[Kind]string{
 	TLS:         "no trusted TLS connection to the Tool Service could be made",
 	Blocked:     "the Tool Service's address is not allowed by this gateway",
 	Protocol:    "the Tool Service did not answer with valid HTTP",
+	NoResult:    "the event stream of the Tool Service ended without a result; whether it acted is unknown",
+	Undeclared:  "the Tool Service answered with an event stream (text/event-stream), which this tool does not declare",
 	Unsendable:  "the request to the Tool Service could not be written: its address or a passed-through header is not valid",
 }
 
@@ -109,6 +113,10 @@ func kindOf(err error) Kind {
 		return TooLarge
 	case errors.Is(err, errBrokenGzip), isCoding(err):
 		return Encoding
+	case errors.Is(err, errNoResult):
+		return NoResult
+	case errors.Is(err, errUndeclared):
+		return Undeclared
 	case errors.Is(err, errUnsendable):
 		return Unsendable
 	case isDNS(err):

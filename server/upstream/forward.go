@@ -20,6 +20,14 @@ type Call struct {
 	Tool *registry.RoutedTool // where to, and how long at most
 	Body []byte               // the arguments object, sent byte for byte; not to be modified afterwards
 
+	// ContentType is the body's; "" is application/json.
+	ContentType string
+
+	// Progress is told what a tool that streams says of its progress, before Forward
+	// returns and in its goroutine: while it does not return, nothing more is read.
+	// nil: nobody wants to know.
+	Progress func(Progress)
+
 	// Header is the caller's HTTP header, keys in canonical form; only what the
 	// configuration passes on is used, and traceparent and tracestate when
 	// Traceparent is empty. It may be nil.
@@ -32,11 +40,11 @@ type Call struct {
 // Answer is what a Tool Service answered, or why it did not.
 type Answer struct {
 	Status      int    // HTTP status; 0 when none came
-	ContentType string // the header as it came; "" when absent
+	ContentType string // the header as it came, "" when absent; of an event stream that of its result
 	RetryAfter  string // the header as it came; "" when absent
 
-	// Body is the whole body, decompressed. It is nil when there is a Failure,
-	// and for an event stream, which is not read.
+	// Body is the whole body, decompressed; of an event stream the data of its
+	// result. It is nil when there is a Failure.
 	Body []byte
 
 	Elapsed time.Duration // from before the connect to the last byte read
@@ -87,7 +95,12 @@ func (c *Client) forward(caller context.Context, call Call) *Answer {
 		c.log.LogAttrs(caller, slog.LevelDebug, "x-agent-cost is malformed, and the call costs 1",
 			slog.String("service", string(call.Tool.Service)), slog.String("tool", string(call.Tool.Name)))
 	}
-	if answer.Body, err = c.read(resp); err != nil {
+	if isEventStream(resp) {
+		err = c.readStream(resp, call, answer)
+	} else {
+		answer.Body, err = c.read(resp)
+	}
+	if err != nil {
 		answer.Failure = c.fail(caller, ctx, call, err)
 		span.failed(answer.Failure.Kind)
 	}
@@ -146,6 +159,9 @@ var (
 func (c *Client) header(call Call) (http.Header, error) {
 	h := make(http.Header, 8)
 	h["Content-Type"] = jsonType
+	if call.ContentType != "" {
+		h["Content-Type"] = []string{call.ContentType}
+	}
 	h["Accept"] = acceptable
 	h["User-Agent"] = c.userAgent
 	for _, p := range c.pass {

@@ -232,7 +232,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestEventStreamIsNotWaitedFor(t *testing.T) {
+func TestUndeclaredEventStreamIsNotWaitedFor(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "Text/Event-Stream; charset=utf-8")
 		w.WriteHeader(http.StatusOK)
@@ -241,10 +241,10 @@ func TestEventStreamIsNotWaitedFor(t *testing.T) {
 	})
 	tool := newTool(url)
 	answer := newClient(t, nil).Forward(t.Context(), Call{Tool: tool, Body: []byte("{}")})
-	if answer.Failure != nil || answer.Body != nil {
+	if answer.Failure == nil || answer.Failure.Kind != Undeclared || answer.Cost != 1 {
 		t.Errorf("answer %+v", answer)
 	}
-	wantError(t, mapped(tool, answer, false), "event stream")
+	wantError(t, mapped(tool, answer, false), "(undeclared, HTTP 200)", "event stream")
 }
 
 func TestConnectionsAreKept(t *testing.T) {

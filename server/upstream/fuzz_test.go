@@ -10,7 +10,7 @@ import (
 
 func FuzzMap(f *testing.F) {
 	for _, contentType := range []string{
-		"application/json", "text/plain; charset=latin1", "text/html", "image/png", "", callToolResult, inputRequired, eventStream, "text/plain; charset=utf-16",
+		"application/json", "text/plain; charset=latin1", "text/html", "image/png", "", callToolResult, inputRequired, "text/plain; charset=utf-16",
 	} {
 		for _, body := range []string{
 			`{"content":[{"type":"text","text":"x","_meta":{"tollgate/a":1}}],"structuredContent":{"n":1},"isError":true}`,

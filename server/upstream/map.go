@@ -23,10 +23,20 @@ type Result struct {
 	Structured json.RawMessage // structuredContent; nil = none
 	IsError    bool
 
+	// Asked is what the tool wants to know first; there is no content then, and no
+	// error. nil: it is done.
+	Asked *Asked
+
 	// Meta are the members of the result's _meta, in order and without
 	// duplicates: what the service gave first, then tollgate/upstream. Names that
 	// begin with io.modelcontextprotocol/ or tollgate/ are never the service's.
 	Meta []jsonwire.Member
+}
+
+// Asked is a question of a Tool Service, for the client to answer.
+type Asked struct {
+	Requests json.RawMessage // an object; nil: none, the client is only to come back
+	State    string          // to be brought back with the answers
 }
 
 // ErrorResult is a failed tool as the gateway itself reports it to the model,

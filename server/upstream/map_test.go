@@ -430,11 +430,6 @@ func TestFailureResults(t *testing.T) {
 	wantError(t, toMap(answer), "(too_large, HTTP 503, Retry-After: 5 s)", "too much")
 }
 
-func TestAnswersOfLaterVersions(t *testing.T) {
-	wantError(t, toMap(answered("text/event-stream", "event: result\ndata: {}\n\n")), "event stream")
-	wantError(t, toMap(answered("application/vnd.mcp.input-required+json", `{"inputRequests":{}}`)), "further input")
-}
-
 func TestResultMeta(t *testing.T) {
 	for _, tt := range []struct {
 		answer *Answer

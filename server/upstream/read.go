@@ -8,17 +8,14 @@ import (
 	"strings"
 )
 
-// eventStream is the one kind of answer that is not read: it may never end.
-const eventStream = "text/event-stream"
+// gzipOverhead is how much longer than its content a gzip body may be.
+const gzipOverhead = 64 << 10
 
 // read returns the answer's body, decompressed and at most
 // Config.MaxResponseBytes long.
 func (c *Client) read(resp *http.Response) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, errSwitched // the body is the bare connection now
-	}
-	if media, _ := mediaType(resp.Header.Get("Content-Type")); media == eventStream && isSuccess(resp.StatusCode) {
-		return nil, nil
 	}
 	limit := c.config.MaxResponseBytes
 	switch coding := contentCoding(resp.Header); coding {
@@ -85,8 +82,7 @@ func readBounded(r io.Reader, limit, hint int64) ([]byte, error) {
 // readGzip reads a gzip body, bounded on the decoded size. The encoded size is
 // bounded as well: empty gzip members can follow each other for ever.
 func readGzip(body io.Reader, limit int64) ([]byte, error) {
-	const overhead = 64 << 10
-	raw := &rawReader{r: body, left: limit + overhead}
+	raw := &rawReader{r: body, left: limit + gzipOverhead}
 	zipped, err := gzip.NewReader(raw)
 	if err == io.EOF {
 		return nil, nil // announced, but there is no body at all
@@ -95,13 +91,7 @@ func readGzip(body io.Reader, limit int64) ([]byte, error) {
 	if err == nil {
 		plain, err = readBounded(zipped, limit, -1)
 	}
-	switch {
-	case err == nil, errors.Is(err, errTooLarge):
-		return plain, err
-	case raw.err != nil:
-		return nil, raw.err
-	}
-	return nil, errBrokenGzip
+	return plain, raw.explain(err)
 }
 
 // rawReader bounds r and remembers its error, so that a broken connection is
@@ -110,6 +100,17 @@ type rawReader struct {
 	r    io.Reader
 	left int64
 	err  error
+}
+
+// explain says why what unzips r failed with err: r did, or the gzip is broken.
+func (r *rawReader) explain(err error) error {
+	switch {
+	case err == nil, errors.Is(err, errTooLarge), errors.Is(err, errNoResult):
+		return err
+	case r.err != nil:
+		return r.err
+	}
+	return errBrokenGzip
 }
 
 func (r *rawReader) Read(p []byte) (int, error) {

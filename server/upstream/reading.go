@@ -12,7 +12,6 @@ import (
 
 const (
 	callToolResult = "application/vnd.mcp.call-tool-result+json"
-	inputRequired  = "application/vnd.mcp.input-required+json"
 
 	maxAnswerDepth = 1000     // nesting of a JSON answer
 	maxErrorText   = 64 << 10 // bytes of text an answer of 4xx or 5xx may become
@@ -24,7 +23,8 @@ var answerLimits = jsonwire.Limits{Depth: maxAnswerDepth, Duplicates: true, Inva
 
 // A Reading is an answer of which is known what it is: the table of calls.md §3 and,
 // for answers that are a tool result already, §6. What remains to be made of it is
-// its [Reading.Result], once; before that its state, if it has one, is to be kept.
+// its [Reading.Result], once; before that its state, if it has one, is to be kept. An
+// answer that is a question has no result: [Reading.Input] tells.
 type Reading struct {
 	route          registry.RouteKey
 	tool           *registry.RoutedTool
@@ -36,7 +36,8 @@ type Reading struct {
 	text  []byte // the body as UTF-8; in a form that is JSON it is checked
 	fault string // of faultForm
 
-	failed bool // richForm: the tool failed, by its status or its word
+	failed bool   // richForm: the tool failed, by its status or its word
+	input  *Input // of inputForm
 
 	finding Finding
 	state   []byte // when it is present
@@ -49,6 +50,7 @@ type form uint8
 const (
 	faultForm form = iota // no form of a result: why is told
 	richForm              // a tool result already
+	inputForm             // no result: the tool asks for input first
 	errorForm             // neither 2xx nor 3xx
 	pageForm              // HTML, of any status
 
@@ -86,11 +88,8 @@ func (r *Reading) read() {
 	case r.media == callToolResult:
 		r.readRich()
 		return
-	case isSuccess(status) && r.media == eventStream:
-		r.fault = "The Tool Service answered with an event stream (text/event-stream), which this gateway does not read"
-		return
 	case isSuccess(status) && r.media == inputRequired:
-		r.fault = "The Tool Service asked for further input (" + inputRequired + "), which this gateway does not pass on"
+		r.readInput()
 		return
 	case 300 <= status && status < 400:
 		r.fault = "HTTP " + strconv.Itoa(status) + ": the Tool Service answered with a redirect, and redirects are not followed"

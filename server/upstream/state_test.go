@@ -154,18 +154,18 @@ func TestAResourceGetsTheHandle(t *testing.T) {
 func TestFailuresCreateNoState(t *testing.T) {
 	const body = `{"handle":{"n":1}}`
 	for name, answer := range map[string]*Answer{
-		"HTTP 422":        {Status: 422, ContentType: "application/json", Body: []byte(body)},
-		"HTTP 500":        {Status: 500, ContentType: "application/json", Body: []byte(body)},
-		"HTTP 302":        {Status: 302, ContentType: "application/json", Body: []byte(body)},
-		"a time-out":      {Failure: &Failure{Kind: Timeout, Text: "too late"}},
-		"cut short":       {Status: 200, Failure: &Failure{Kind: Reset, Text: "gone"}, ContentType: "application/json", Body: []byte(body)},
-		"rich isError":    richAnswer(`{"content":[],"isError":true,"structuredContent":` + body + `}`),
-		"rich HTTP 500":   {Status: 500, ContentType: callToolResult, Body: []byte(`{"content":[],"structuredContent":` + body + `}`)},
-		"rich, broken":    richAnswer(`{"content":5,"structuredContent":` + body + `}`),
-		"invalid JSON":    answered("application/json", `{"handle":`),
-		"an HTML page":    answered("text/html", "<html>"),
-		"an error page":   {Status: 502, ContentType: "text/html", Body: []byte(body)},
-		"an event stream": answered(eventStream, "data: x\n\n"),
+		"HTTP 422":      {Status: 422, ContentType: "application/json", Body: []byte(body)},
+		"HTTP 500":      {Status: 500, ContentType: "application/json", Body: []byte(body)},
+		"HTTP 302":      {Status: 302, ContentType: "application/json", Body: []byte(body)},
+		"a time-out":    {Failure: &Failure{Kind: Timeout, Text: "too late"}},
+		"cut short":     {Status: 200, Failure: &Failure{Kind: Reset, Text: "gone"}, ContentType: "application/json", Body: []byte(body)},
+		"rich isError":  richAnswer(`{"content":[],"isError":true,"structuredContent":` + body + `}`),
+		"rich HTTP 500": {Status: 500, ContentType: callToolResult, Body: []byte(`{"content":[],"structuredContent":` + body + `}`)},
+		"rich, broken":  richAnswer(`{"content":5,"structuredContent":` + body + `}`),
+		"invalid JSON":  answered("application/json", `{"handle":`),
+		"an HTML page":  answered("text/html", "<html>"),
+		"an error page": {Status: 502, ContentType: "text/html", Body: []byte(body)},
+		"a question":    answered(inputRequired, `{"inputRequests":{},"handle":{"SECRET":1}}`),
 	} {
 		k := &keeping{creating: true}
 		result := k.result(stateTool(), answer)
@@ -229,7 +229,7 @@ func TestOutputSchemaSeesTheHandle(t *testing.T) {
 // place is anything else. A result whose state was not kept shows none of it: SECRET
 // stands for a text that a body may have anywhere.
 func FuzzMapState(f *testing.F) {
-	for _, contentType := range []string{"application/json", callToolResult, "text/plain", "text/html", "image/png", "application/octet-stream", "", eventStream, inputRequired} {
+	for _, contentType := range []string{"application/json", callToolResult, "text/plain", "text/html", "image/png", "application/octet-stream", "", inputRequired} {
 		for _, body := range []string{
 			`{"handle":"SECRET"}`, `{"handle":{"SECRET":1},"handle":2}`, `{"Handle":["SECRET"],"a":1}`, `{"a":1,"handle":{"SECRET":x}}`, `[{"handle":"SECRET"}]`,
 			`{"content":[{"type":"text","text":"{\"handle\":\"SECRET\"}"}],"structuredContent":{"handle":"SECRET"}}`,
