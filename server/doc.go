@@ -9,7 +9,8 @@
 //   - core.go answers tools/list and tools/call from ONE snapshot. The pipeline
 //     of a call is straight code, readable from top to bottom.
 //   - caller.go says who calls, budget.go what the call may spend and cost,
-//     state.go what it keeps until the next one.
+//     state.go what it keeps until the next one, progress.go how its caller hears
+//     of its progress, input.go how a tool asks its caller for input.
 //   - observe.go tells an Observer how each call ended; trace.go is the span of a
 //     request, from its message to its answer, when there is a Tracer.
 //   - route.go keeps one long-lived mcp.Server per route and its tool table,

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tollgate/jsonwire"
@@ -330,6 +333,44 @@ func TestStuckReaderOverHTTPDoesNotHoldTheStream(t *testing.T) {
 	g.wantCanceled()
 }
 
+// A slowWriter hangs in its first Write until it is released.
+type slowWriter struct {
+	http.ResponseWriter
+	released chan struct{}
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	<-w.released
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *slowWriter) SetWriteDeadline(time.Time) error { return nil }
+func (w *slowWriter) Flush()                           {}
+
+// A reader over HTTP that is only slow misses progress, but not its answer.
+func TestSlowReaderOverHTTPGetsItsAnswer(t *testing.T) {
+	g := newFlowGateway(t)
+	var burst strings.Builder
+	for i := range 10 * streamQueue {
+		burst.WriteString(progressEvent(fmt.Sprintf(`{"progress":%d}`, i)))
+	}
+	g.stream("claims.flow", burst.String()+resultEvent(`{"n":1}`))
+	recorder := newRecorder()
+	slow := &slowWriter{ResponseWriter: recorder, released: make(chan struct{})}
+	g.budgets.settle = func() { close(slow.released) } // the whole stream was read by then
+	body := flowCall(true, "claims.flow", `5`, "")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp/claims", strings.NewReader(body))
+	for pair := range slices.Chunk(mirrored(body), 2) {
+		r.Header.Set(pair[0], pair[1])
+	}
+	r.Header.Set("Content-Type", "application/json")
+	g.ServeHTTP(slow, r)
+	got := events(t, recorder.Body.String())
+	if last := got[len(got)-1]; len(got) < 2 || len(got) > streamQueue || !strings.Contains(last, `"{\"n\":1}"`) {
+		t.Errorf("%d messages, the last is %s", len(got), last)
+	}
+}
+
 // A caller that reads well is not dropped for a burst, and gets its answer.
 func TestBurstsOfProgressDropNobody(t *testing.T) {
 	for _, door := range waysIn {
@@ -399,5 +440,31 @@ func TestOfficialClientHearsOfProgress(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Progress may be on its way when its call is given up, or answered: it stays unsaid.
+func TestLateProgressOnFramesIsNotWritten(t *testing.T) {
+	c := &session{pending: map[jsonrpc.ID]*pendingCall{}}
+	note := &jsonrpc.Request{Method: noteProgress, Params: []byte(`{"progressToken":5,"progress":1}`)}
+	written := func() bool {
+		first, second := c.note(note, []byte("note"))
+		return first != nil || second != nil
+	}
+	if written() {
+		t.Error("written after the answer")
+	}
+	m, err := parseMessage([]byte(flowCall(true, "claims.flow", `5`, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := &pendingCall{msg: m}
+	c.pending[sdkID([]byte("7"))] = call
+	if !written() {
+		t.Error("not written in time")
+	}
+	call.cancelled = true
+	if written() {
+		t.Error("written after the cancellation")
 	}
 }

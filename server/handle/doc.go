@@ -14,6 +14,8 @@
 //     an opaque random id.
 //   - Both are a [Keeper]. What goes wrong is an [*Error], whose text is written
 //     for the model that made the call.
+//   - A [Round] is a call whose tool waits for its caller's input. [Keys.SealRequest]
+//     seals what the tool wants back with it, for that one call and a few minutes.
 //
 // Handles and states are in no error, and nothing here logs.
 package handle

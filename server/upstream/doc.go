@@ -15,8 +15,11 @@
 //   - [Client.Forward] sends one [Call] and reads the answer whole, bounded in
 //     time and size. It returns an [Answer] always; what went wrong on the way
 //     is its [Failure], a kind and a sentence without host names or secrets.
-//   - [Map] is the table from an [Answer] to a [Result]: pure, total, and always
-//     valid JSON with at least one content item.
+//     An event stream is taken apart while it comes (sse.go, stream.go): its
+//     [Progress] is told at once, and its result is the answer.
+//   - [Read] is the table from an [Answer] to a [Result]: pure, total, and always
+//     valid JSON with at least one content item. An answer may also be a question,
+//     an [Input], which comes back with a further round ([InputResponses]).
 //   - Every POST has a span of its own when there is a Tracer, and the Tool Service
 //     gets it as its parent; without one it gets the caller's trace context.
 //   - [ParseCost] reads what the service says the call cost.
