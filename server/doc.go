@@ -9,10 +9,11 @@
 //   - core.go answers tools/list and tools/call from ONE snapshot. The pipeline
 //     of a call is straight code, readable from top to bottom.
 //   - caller.go says who calls, budget.go what the call may spend and cost,
-//     state.go what it keeps until the next one, progress.go how its caller hears
-//     of its progress, input.go how a tool asks its caller for input.
+//     state.go what it keeps until the next one.
 //   - observe.go tells an Observer how each call ended; trace.go is the span of a
 //     request, from its message to its answer, when there is a Tracer.
+//   - progress.go is how a caller hears of the progress of its call, input.go how a
+//     tool asks its caller for input.
 //   - route.go keeps one long-lived mcp.Server per route and its tool table,
 //     which serves nothing but list_changed; middleware.go answers what the SDK
 //     receives, from the core.

@@ -3,13 +3,16 @@ package server
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/server/handle"
 	"tollgate/server/upstream"
 )
+
+// requestMode is what the log calls the mode of a request state, in which it is told
+// of like any handle that its holder gave back.
+const requestMode registry.StateMode = "request"
 
 // A round is a further one of a call whose tool asked its caller for input. A nil
 // one is the first, or of a tool that asks for nothing.
@@ -64,15 +67,11 @@ func (c *core) notOpened(ctx context.Context, in *call, tool *registry.RoutedToo
 		return err
 	}
 	kind := requestStateNotValid
-	switch failed.Kind {
-	case handle.Expired:
+	if failed.Kind == handle.Expired {
 		kind = requestStateExpired
-	case handle.UnknownKey:
-		if calls, due := c.warnings.unknownKey.Due(1); due {
-			c.log.LogAttrs(ctx, slog.LevelWarn, warnsUnknownKey,
-				slog.String("route", string(in.route)), slog.String("tool", string(tool.Name)), slog.String("service", string(tool.Service)), slog.Int("calls", calls))
-		}
 	}
+	asHandle := callState{core: c, tool: tool, rule: registry.StateRule{Mode: requestMode}, binding: in.roundOf(tool, nil).Binding}
+	asHandle.log(ctx, openHandle, failed)
 	return &failure{kind: kind, text: failed.Error()}
 }
 

@@ -215,7 +215,7 @@ func TestRequestStateOfAnotherReplica(t *testing.T) {
 	g.asking("claims.ask", question)
 	state := member(t, play1(t, waysIn[0].play, g, askCall("claims.ask", `{"elicitation":{}}`, "")), "result", "requestState")
 	got := play1(t, waysIn[0].play, other, askCall("claims.ask", `{"elicitation":{}}`, `,"requestState":`+state))
-	if member(t, got, "error", "data", "reason") != `"request_state_not_valid"` || !strings.Contains(other.log.String(), warnsUnknownKey) {
+	if member(t, got, "error", "data", "reason") != `"request_state_not_valid"` || !strings.Contains(other.log.String(), "a handle names a key that is not here") {
 		t.Errorf("got %s, log %s", got, other.log)
 	}
 	if strings.Contains(other.log.String(), "r1.") {

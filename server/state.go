@@ -28,9 +28,6 @@ type stateWarnings struct {
 	unknownKey, unavailable loglimit.EveryMinute
 }
 
-// warnsUnknownKey is about what its holder gave back, handle or request state.
-const warnsUnknownKey = "a handle names a key that is not here: replicas may have different keys"
-
 // A callState is what becomes of the state between calls in one call. The zero value
 // is that of a tool that keeps none: nothing comes in and nothing goes out.
 type callState struct {
@@ -177,7 +174,7 @@ func (s *callState) log(ctx context.Context, operation string, failed *handle.Er
 	switch failed.Kind {
 	case handle.UnknownKey:
 		if calls, due := s.core.warnings.unknownKey.Due(1); due {
-			s.core.log.LogAttrs(ctx, slog.LevelWarn, warnsUnknownKey, append(attrs, slog.Int("calls", calls))...)
+			s.core.log.LogAttrs(ctx, slog.LevelWarn, "a handle names a key that is not here: replicas may have different keys", append(attrs, slog.Int("calls", calls))...)
 			return
 		}
 	case handle.Unavailable:
