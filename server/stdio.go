@@ -331,12 +331,13 @@ func (c *session) answered() {
 func (c *session) note(note *jsonrpc.Request, data []byte) (first, second []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if note.Method == noteProgress && !c.awaits(note) {
+		return nil, nil
+	}
 	meta, _ := jsonwire.Get(note.Params, "_meta")
 	id, ok := jsonwire.Get(meta, mcp.MetaKeySubscriptionID)
 	if !ok {
-		switch {
-		case note.Method == noteListChanged && (c.stop == nil || !stillAdmitted(c.admitted())),
-			note.Method == noteProgress && !c.awaits(note):
+		if note.Method == noteListChanged && (c.stop == nil || !stillAdmitted(c.admitted())) {
 			return nil, nil
 		}
 		return data, nil
