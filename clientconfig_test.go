@@ -113,7 +113,7 @@ func TestClientConfigRefusesWhatWouldNotStart(t *testing.T) {
 		"invalid file":         {args: []string{"--config", invalid}, code: exitFailed, want: ":1:1: lisen: unknown key"},
 		"no origin":            {args: []string{"--config", nowhere}, code: exitUsage, want: "registry.portal.url"},
 		"unknown static":       {args: []string{"--config", static}, code: exitUsage, want: "route plant does not exist; routes: claims\n"},
-		"unknown fixture":      {args: []string{"--fixtures", "--route", "nope"}, code: exitUsage, want: "route nope does not exist; routes: plant, lab, state, state-lab, everything\n"},
+		"unknown fixture":      {args: []string{"--fixtures", "--route", "nope"}, code: exitUsage, want: "route nope does not exist; routes: plant, lab, state, state-lab, everything, conformance\n"},
 		"missing directory":    {args: []string{"--fixtures=" + filepath.Join(dir, "none")}, code: exitFailed, want: "none"},
 		"HTTP and file":        {args: []string{"--http", "http://gw.example", "--config", static}, code: exitUsage, want: "leave out --config\n"},
 		"HTTP and variable":    {args: []string{"--http", "http://gw.example"}, env: "TOLLGATE_FIXTURES=true", code: exitUsage, want: "leave out TOLLGATE_FIXTURES (from the environment)"},

@@ -73,7 +73,7 @@ func TestARouteThatDoesNotExist(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"fixtures": {[]string{"--fixtures"}, exitUsage, "tollgate: route nope does not exist; routes: plant, lab, state, state-lab, everything\n"},
+		"fixtures": {[]string{"--fixtures"}, exitUsage, "tollgate: route nope does not exist; routes: plant, lab, state, state-lab, everything, conformance\n"},
 		"static":   {[]string{"--config", static}, exitUsage, "tollgate: route nope does not exist; routes: a, b\n"},
 		"Portal":   {[]string{"--config", portal}, exitFailed, "tollgate: route nope does not exist; routes: broken, sound\n"},
 	}

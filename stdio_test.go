@@ -189,7 +189,7 @@ func TestStdioUsage(t *testing.T) {
 		"relay with config":    {[]string{"stdio", "--url", "http://x/mcp/a", "--fixtures"}, "", "leave out --fixtures\n"},
 		"no origin":            {[]string{"stdio", "--route", "a"}, "", "--fixtures"},
 		"header":               {[]string{"stdio", "--route", "a", "--fixtures", "--header", "sentinel"}, "", "--header number 1"},
-		"unknown route":        {[]string{"stdio", "--route", "nope", "--fixtures"}, "", "route nope does not exist; routes: plant, lab, state, state-lab, everything\n"},
+		"unknown route":        {[]string{"stdio", "--route", "nope", "--fixtures"}, "", "route nope does not exist; routes: plant, lab, state, state-lab, everything, conformance\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
