@@ -16,6 +16,10 @@ demo:
 test:
     go test ./...
 
+# the official conformance suite for both revisions of the protocol (once before: npm ci in conformance)
+conformance:
+    bash .ci/run conformance
+
 # calls around a Redis that stands still for a minute, with their latencies
 freeze:
     bash .ci/run freeze
