@@ -374,7 +374,7 @@ func TestTheOperatorsView(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != 200 {
 		t.Fatalf("status %d, %v in %s", a.status, err, a.body)
 	}
-	if view.Identity != "tollgate" || view.Portal.Status != "healthy" || len(view.Routes) != 5 || strings.Contains(a.body, "127.0.0.1") {
+	if view.Identity != "tollgate" || view.Portal.Status != "healthy" || len(view.Routes) != 6 || strings.Contains(a.body, "127.0.0.1") {
 		t.Errorf("got %s", a.body)
 	}
 	for _, route := range view.Routes {
