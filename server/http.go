@@ -40,7 +40,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve makes every check in its order and hands what passes to the SDK.
+// serve makes every check in its order. What passes is answered on the fast path, or
+// handed to the SDK.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) error {
 	key, err := routeKeyOf(r)
 	if err != nil {
@@ -105,7 +106,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	s.answer(w, r, x, key, caller, !accept.json || accept.stream && x.streams())
+	wantsStream := !accept.json || accept.stream && x.streams()
+	if s.isFast(x, wantsStream) {
+		s.answerFast(w, r, x, key, caller)
+	} else {
+		s.answer(w, r, x, key, caller, wantsStream)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tollgate/jsonwire"
+	"tollgate/registry"
 )
 
 // messageDepth bounds the nesting of a whole message: a tool's arguments may
@@ -48,6 +49,24 @@ func (m *message) param(name string) []byte {
 func (m *message) toolName() string {
 	name, _ := jsonwire.Text(m.param("name"))
 	return name
+}
+
+// metaText is a member of _meta that is text, "" when there is none.
+func (m *message) metaText(name string) string {
+	raw, _ := jsonwire.Get(m.meta, name)
+	text, _ := jsonwire.Text(raw)
+	return text
+}
+
+// call is what a tools/call asks the core for. What only the door knows is not in it.
+func (m *message) call(route registry.RouteKey, caller Caller, modern bool) *call {
+	capabilities, _ := jsonwire.Get(m.meta, metaCapabilities)
+	return &call{
+		route: route, caller: caller, modern: modern,
+		tool: registry.ToolName(m.toolName()), arguments: m.param("arguments"),
+		responses: m.param("inputResponses"), requestState: m.param("requestState"), capabilities: capabilities,
+		traceparent: m.metaText(metaTraceparent), tracestate: m.metaText(metaTracestate),
+	}
 }
 
 // parseMessage reads one message. The message is never nil: beside an error it

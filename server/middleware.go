@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/server/upstream"
 )
@@ -162,24 +161,12 @@ func (rt *route) answerList(ctx context.Context, d *door, req mcp.Request) (mcp.
 }
 
 func (rt *route) answerCall(ctx context.Context, d *door, caller Caller, req *mcp.CallToolRequest, span *span) (mcp.Result, error) {
-	c := &call{
-		route:       rt.key,
-		snapshot:    d.snapshot(),
-		caller:      caller,
-		tool:        registry.ToolName(req.Params.Name),
-		arguments:   req.Params.Arguments,
-		header:      d.peer.Header,
-		modern:      isModern(versionOf(req)),
-		traceparent: metaText(req.Params.Meta, metaTraceparent),
-		tracestate:  metaText(req.Params.Meta, metaTracestate),
-		span:        span,
-		progress:    d.progress(ctx, req),
+	m := d.message(req)
+	if m == nil {
+		return nil, context.Canceled // on frames a call is forgotten once nobody waits for it
 	}
-	if m := d.message(req); m != nil {
-		c.arguments = m.param("arguments")
-		c.responses, c.requestState = m.param("inputResponses"), m.param("requestState")
-		c.capabilities, _ = jsonwire.Get(m.meta, metaCapabilities)
-	}
+	c := m.call(rt.key, caller, isModern(versionOf(req)))
+	c.snapshot, c.header, c.span, c.progress = d.snapshot(), d.peer.Header, span, d.progress(ctx, req)
 	if d.http != nil {
 		c.mirrored = c.modern
 		if rt.s.core.budgets != nil {

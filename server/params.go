@@ -82,8 +82,8 @@ func (m *message) validateListen() error {
 
 // sdkParams is what the SDK gets for the message's params: exactly the members
 // it needs, so that nothing a client sends can make it fail in words of its
-// own. arguments says whether a tool's arguments are among them.
-func (m *message) sdkParams(arguments bool) []byte {
+// own. A tool's arguments are not among them: the middleware takes them from the message.
+func (m *message) sdkParams() []byte {
 	b := []byte{'{'}
 	add := func(name string, value []byte) {
 		if value == nil {
@@ -100,9 +100,6 @@ func (m *message) sdkParams(arguments bool) []byte {
 	switch m.method {
 	case methodCall:
 		add("name", jsonwire.AppendString(nil, m.toolName()))
-		if arguments {
-			add("arguments", m.param("arguments"))
-		}
 	case methodInitialize:
 		add("protocolVersion", m.param("protocolVersion"))
 		add("capabilities", []byte("{}"))
@@ -136,29 +133,16 @@ func (m *message) sdkMeta() []byte {
 		}
 		b = append(append(b, `"`+metaProgressToken+`":`...), token...)
 	}
-	for _, name := range []string{metaTraceparent, metaTracestate} {
-		value, _ := jsonwire.Get(m.meta, name)
-		text, ok := jsonwire.Text(value)
-		if !ok {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(b, `"`+name+`":`...)
-		b = jsonwire.AppendString(b, text)
-	}
 	return append(b, '}')
 }
 
-// sdkMessage is the whole message as the SDK gets it over HTTP, without the
-// arguments: those wait in the exchange.
+// sdkMessage is the whole message as the SDK gets it over HTTP.
 func (m *message) sdkMessage() []byte {
 	b := []byte(`{"jsonrpc":"2.0","id":`)
 	b = append(b, m.id...)
 	b = append(b, `,"method":`...)
 	b = jsonwire.AppendString(b, m.method)
 	b = append(b, `,"params":`...)
-	b = append(b, m.sdkParams(false)...)
+	b = append(b, m.sdkParams()...)
 	return append(b, '}')
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/trace"
 
+	"tollgate/jsonwire"
 	"tollgate/registry"
 	"tollgate/server/handle"
 	"tollgate/server/upstream"
@@ -119,6 +120,9 @@ type Server struct {
 
 	json, sse http.Handler // the SDK's two forms of answer
 
+	fast       bool            // the fast path is open
+	serverInfo jsonwire.Member // of a modern result's _meta
+
 	mu     sync.Mutex
 	byKey  map[registry.RouteKey]*route // routes an SDK door was used for
 	closed bool                         // CloseStreams was called: streams end at once
@@ -139,8 +143,10 @@ func New(o Options) (*Server, error) {
 			routes: o.Routes, upstream: o.Upstream, budgets: o.Budgets, observer: o.Observer, log: o.Logger, keys: o.Keys,
 			keepers: map[registry.StateMode]handle.Keeper{registry.SignedState: o.Signed, registry.StoredState: o.Stored},
 		},
-		info:  &mcp.Implementation{Name: o.Identity, Version: o.Version},
-		byKey: make(map[registry.RouteKey]*route),
+		info:       &mcp.Implementation{Name: o.Identity, Version: o.Version},
+		byKey:      make(map[registry.RouteKey]*route),
+		fast:       fastPath,
+		serverInfo: serverInfo(o.Identity, o.Version),
 	}
 	s.json = s.newHandler(true)
 	s.sse = s.newHandler(false)

@@ -226,7 +226,7 @@ func (c *session) accept(data []byte) *jsonrpc.Request {
 	if m.method == methodInitialize {
 		c.subscribe()
 	}
-	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(true), Extra: marked(m)}
+	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(), Extra: marked(m)}
 }
 
 // begin registers a call. ok is false when its id belongs to a pending one.
@@ -254,7 +254,7 @@ func (c *session) cancel(m *message) *jsonrpc.Request {
 		return nil
 	}
 	p.cancelled = true
-	return &jsonrpc.Request{Method: noteCancelled, Params: m.sdkParams(true)}
+	return &jsonrpc.Request{Method: noteCancelled, Params: m.sdkParams()}
 }
 
 // sdkID is a checked id as the SDK keeps it: exact, because jsonwire.IDFault lets nothing

@@ -109,11 +109,11 @@ func (s *Server) nameRoute(span *span, key registry.RouteKey) {
 // has one, the headers' is of the transport below and becomes a link.
 func parentOf(ctx context.Context, m *message, h http.Header) (context.Context, []trace.Link) {
 	transport := remote(onlyOne(h["Traceparent"]), strings.Join(h["Tracestate"], ","))
-	parent := metaMember(m, metaTraceparent)
+	parent := m.metaText(metaTraceparent)
 	if parent == "" {
 		return trace.ContextWithRemoteSpanContext(ctx, transport), nil
 	}
-	ctx = trace.ContextWithRemoteSpanContext(ctx, remote(parent, metaMember(m, metaTracestate)))
+	ctx = trace.ContextWithRemoteSpanContext(ctx, remote(parent, m.metaText(metaTracestate)))
 	if !transport.IsValid() {
 		return ctx, nil
 	}
@@ -135,12 +135,6 @@ func onlyOne(values []string) string {
 		return ""
 	}
 	return values[0]
-}
-
-func metaMember(m *message, name string) string {
-	raw, _ := jsonwire.Get(m.meta, name)
-	text, _ := jsonwire.Text(raw)
-	return text
 }
 
 // context makes the span the parent of what is started under the result.

@@ -1,0 +1,5 @@
+//go:build sdkonly
+
+package server
+
+const fastPath = false
