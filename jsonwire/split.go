@@ -12,8 +12,11 @@ var (
 
 // Object returns the members of an already checked object in the order written,
 // duplicates included. It is an error if data is not an object.
-func Object(data []byte) ([]Member, error) {
-	var members []Member
+func Object(data []byte) ([]Member, error) { return AppendObject(nil, data) }
+
+// AppendObject appends what [Object] returns to dst. Names that are among known cost
+// no memory.
+func AppendObject(dst []Member, data []byte, known ...string) ([]Member, error) {
 	c := cursor{data: data}
 	if !c.open('{', '}') {
 		return nil, errNotObject
@@ -23,13 +26,13 @@ func Object(data []byte) ([]Member, error) {
 		if !ok {
 			break
 		}
-		text, _ := Text(name)
-		members = append(members, Member{Name: text, Value: value})
+		text, _ := TextOf(name, known...)
+		dst = append(dst, Member{Name: text, Value: value})
 	}
 	if !c.closed {
 		return nil, errNotObject
 	}
-	return members, nil
+	return dst, nil
 }
 
 // Elements returns the elements of an already checked array, each without

@@ -24,6 +24,17 @@ func Text(value []byte) (string, bool) {
 	return string(appendUnescaped(make([]byte, 0, len(body)), body)), true
 }
 
+// TextOf is [Text]. A text that is among known, and written without escapes, costs no
+// memory.
+func TextOf(value []byte, known ...string) (string, bool) {
+	for _, text := range known {
+		if len(value) == len(text)+2 && value[0] == '"' && string(value[1:len(value)-1]) == text {
+			return text, true
+		}
+	}
+	return Text(value)
+}
+
 // HasLoneSurrogate reports whether a checked JSON string has a \u escape that is
 // one half of a surrogate pair without the other: legal JSON, but no Unicode
 // text, which Text shows as U+FFFD. It is false for every other value.

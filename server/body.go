@@ -23,17 +23,29 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
-	limit := s.maxBody
-	if r.ContentLength > limit {
+	if r.ContentLength > s.maxBody {
 		return nil, s.tooLarge()
 	}
-	var body bytes.Buffer
-	body.Grow(int(min(max(r.ContentLength, 0), trustedLength)) + bytes.MinRead)
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	var body []byte
+	var err error
+	if n := r.ContentLength; n >= 0 && n <= trustedLength {
+		body = make([]byte, n)
+		_, err = io.ReadFull(r.Body, body)
+	} else {
+		body, err = readAll(http.MaxBytesReader(w, r.Body, s.maxBody))
+	}
 	if err != nil {
 		return nil, s.bodyFailure(err)
 	}
-	return jsonwire.TrimBOM(body.Bytes()), nil
+	return jsonwire.TrimBOM(body), nil
+}
+
+// readAll reads a body whose length is not known, or is not trusted.
+func readAll(r io.Reader) ([]byte, error) {
+	var body bytes.Buffer
+	body.Grow(trustedLength)
+	_, err := body.ReadFrom(r)
+	return body.Bytes(), err
 }
 
 func (s *Server) bodyFailure(err error) error {
@@ -43,7 +55,7 @@ func (s *Server) bodyFailure(err error) error {
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
 		return closing(fail(bodyTimeout, "the body did not arrive in time"))
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return closing(fail(parseError, "the body ended early"))
 	}
 	f := closing(fail(parseError, "the body could not be read"))
@@ -74,7 +86,7 @@ func checkContent(h http.Header) error {
 		}
 	}
 	types := h.Values("Content-Type")
-	if len(types) == 0 {
+	if len(types) == 0 || len(types) == 1 && types[0] == jsonType[0] {
 		return nil
 	}
 	mediaType, params, err := mime.ParseMediaType(types[0])

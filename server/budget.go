@@ -175,28 +175,35 @@ func (ch *charge) headers(h http.Header) {
 	}
 }
 
-// budgetHeaders tell a budget in two families of headers: that of the IETF's draft
-// (draft-ietf-httpapi-ratelimit-headers), and a plainer one. The names are written
-// as they are documented, whatever net/http would make of them.
+// budgetHeaderNames are of two families: that of the IETF's draft
+// (draft-ietf-httpapi-ratelimit-headers), and a plainer one. They are written as they
+// are documented, whatever net/http would make of them. The first tells the limits.
+var budgetHeaderNames = [...]string{"RateLimit-Policy", "RateLimit", "X-Agent-Budget-Burst-Remaining", "X-Agent-Budget-Hour-Remaining"}
+
+// budgetHeaders tell a budget.
 func budgetHeaders(h http.Header, b cost.Balance, known bool) {
 	window := (b.BurstLimit + b.RefillPerSecond - 1) / b.RefillPerSecond
-	values := make([]string, 4) // of all headers, in one piece of memory
-	add := func(name string, value line) {
-		values[0] = string(value)
-		h[name], values = values[:1:1], values[1:]
+	text := make(line, 0, 256) // the values, one behind the other
+	ends := make([]int, 0, len(budgetHeaderNames))
+	text = text.s(`"burst";q=`).n(b.BurstLimit).s(";w=").n(window).s(`;qu="cost", "hour";q=`).n(b.HourLimit).s(`;w=3600;qu="cost"`)
+	ends = append(ends, len(text))
+	if known {
+		text = text.s(`"burst";r=`).n(b.BurstRemaining).s(`, "hour";r=`).n(b.HourRemaining)
+		if b.HourResetIn > 0 {
+			text = text.s(";t=").n(cost.Ceil(b.HourResetIn, time.Second))
+		}
+		ends = append(ends, len(text))
+		text = text.n(b.BurstRemaining)
+		ends = append(ends, len(text))
+		text = text.n(b.HourRemaining)
+		ends = append(ends, len(text))
 	}
-	room := make(line, 0, 96)
-	add("RateLimit-Policy", room.s(`"burst";q=`).n(b.BurstLimit).s(";w=").n(window).s(`;qu="cost", "hour";q=`).n(b.HourLimit).s(`;w=3600;qu="cost"`))
-	if !known {
-		return
+	all, values, start := string(text), make([]string, len(ends)), 0
+	for i, end := range ends {
+		values[i] = all[start:end]
+		h[budgetHeaderNames[i]] = values[i : i+1 : i+1]
+		start = end
 	}
-	limit := room.s(`"burst";r=`).n(b.BurstRemaining).s(`, "hour";r=`).n(b.HourRemaining)
-	if b.HourResetIn > 0 {
-		limit = limit.s(";t=").n(cost.Ceil(b.HourResetIn, time.Second))
-	}
-	add("RateLimit", limit)
-	add("X-Agent-Budget-Burst-Remaining", room.n(b.BurstRemaining))
-	add("X-Agent-Budget-Hour-Remaining", room.n(b.HourRemaining))
 }
 
 // meta is the budget as a member of the result's _meta, because SDKs drop headers.

@@ -17,14 +17,14 @@ import (
 	"tollgate/cost"
 )
 
-// budgetHeaderNames are the headers that tell a budget, as net/http has them.
-var budgetHeaderNames = []string{"RateLimit-Policy", "RateLimit", "X-Agent-Budget-Burst-Remaining", "X-Agent-Budget-Hour-Remaining"}
+// wireBudgetHeaders are the headers that tell a budget, as net/http has them.
+var wireBudgetHeaders = []string{"RateLimit-Policy", "RateLimit", "X-Agent-Budget-Burst-Remaining", "X-Agent-Budget-Hour-Remaining"}
 
 // wantBudgetHeaders checks which of them an answer has: in order, with no others.
 func (r reply) wantBudgetHeaders(t testing.TB, want ...string) {
 	t.Helper()
 	var got []string
-	for _, name := range budgetHeaderNames {
+	for _, name := range wireBudgetHeaders {
 		got = append(got, r.header[name]...)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -59,7 +59,7 @@ func TestBudgetHeadersAreSpelledAsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range budgetHeaderNames {
+	for _, name := range wireBudgetHeaders {
 		if !strings.Contains(string(answer), "\r\n"+name+": ") {
 			t.Errorf("no %s in\n%s", name, answer)
 		}
@@ -295,7 +295,7 @@ func TestBudgetsOfThisProcessAlone(t *testing.T) {
 		g.priced(`{}`)(w, r)
 	})
 	r := g.call(true, "claims.rows", `{"limit":150,"cost":"140"}`, as("hour")...)
-	if policy, hour := r.header[budgetHeaderNames[0]], r.header["X-Agent-Budget-Hour-Remaining"]; len(policy) != 1 || policy[0] != `"burst";q=500;w=167;qu="cost", "hour";q=150;w=3600;qu="cost"` || len(hour) != 1 || hour[0] != "10" {
+	if policy, hour := r.header[wireBudgetHeaders[0]], r.header["X-Agent-Budget-Hour-Remaining"]; len(policy) != 1 || policy[0] != `"burst";q=500;w=167;qu="cost", "hour";q=150;w=3600;qu="cost"` || len(hour) != 1 || hour[0] != "10" {
 		t.Errorf("headers %v", r.header)
 	}
 	if diff := cmp.Diff(BudgetEvent{Metered: true, Reserved: 150, Charged: 140}, log.ended[0].Budget); diff != "" {

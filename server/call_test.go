@@ -278,7 +278,7 @@ func TestResultThatIsNoJSONIsAnError(t *testing.T) {
 func TestPlainTextOfTheSDKIsReplaced(t *testing.T) {
 	for status, code := range map[int]string{400: "-32600", 404: "-32600", 500: "-32603"} {
 		w := newRecorder()
-		aw := &answerWriter{ResponseWriter: w, x: &exchange{msg: &message{id: []byte(`"i"`)}}}
+		aw := &answerWriter{ResponseWriter: w, x: &exchange{msg: message{id: []byte(`"i"`)}}}
 		http.Error(aw, "secret words", status)
 		body := w.Body.String()
 		if w.Code != status || !strings.Contains(body, `"code":`+code) || !strings.Contains(body, `"id":"i"`) || strings.Contains(body, "secret") || w.Header().Get("Content-Type") != "application/json" {

@@ -27,6 +27,10 @@ var waysIn = []struct {
 	play wayIn
 }{
 	{"HTTP", overHTTP("application/json, text/event-stream")},
+	{"HTTP, through the SDK", func(g *gateway, body string) []string {
+		throughSDK(g)
+		return overHTTP("application/json, text/event-stream")(g, body)
+	}},
 	{"HTTP, event streams only", overHTTP("text/event-stream")},
 	{"frames", overFrames},
 }

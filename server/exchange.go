@@ -52,7 +52,7 @@ func doorOf(ctx context.Context) *door {
 // goroutine, so the slot needs no lock; begun is also read in the goroutine of
 // HTTP, when that panics.
 type exchange struct {
-	msg      *message
+	msg      message
 	modern   bool
 	snapshot *registry.Snapshot // what the route check saw; nil for methods that need no list
 	ctx      context.Context    // ends when the client leaves, in both eras

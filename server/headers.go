@@ -64,7 +64,7 @@ func checkHeaders(h http.Header, m *message) error {
 		return err
 	case !ok:
 		return fail(headerMismatch, "header mismatch: %s is required for %s", headerName, m.method)
-	case name != m.toolName():
+	case name != m.tool:
 		return fail(headerMismatch, "header mismatch: %s does not match the name in the body", headerName)
 	}
 	return nil

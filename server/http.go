@@ -19,7 +19,7 @@ import (
 // request whose Host and Origin are checked. Every answer is JSON-RPC or an
 // empty 202.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{msg: new(message), ctx: r.Context()}
+	x := &exchange{ctx: r.Context()}
 	defer func() { x.span.end() }()
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,17 +66,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		return err
 	}
 
-	x.msg, err = parseMessage(body)
+	err = x.msg.read(body)
 	version, versionErr := versionHeader(r.Header)
 	x.modern = isModern(version)
-	x.span = s.startSpan(x.ctx, x.msg, way{header: r.Header, version: version, proto: r.Proto})
+	x.span = s.startSpan(x.ctx, &x.msg, way{header: r.Header, version: version, proto: r.Proto})
 	if err != nil {
 		return err
 	}
 	if hidden {
 		return noRoute(nil)
 	}
-	x.snapshot, err = s.checkRoute(x.ctx, key, x.msg)
+	x.snapshot, err = s.checkRoute(x.ctx, key, &x.msg)
 	s.nameRoute(x.span, key) // it may have become known meanwhile
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 		}
 	}
 	if x.modern && !x.msg.isResponse() {
-		if err := checkHeaders(r.Header, x.msg); err != nil {
+		if err := checkHeaders(r.Header, &x.msg); err != nil {
 			return err
 		}
 	}
@@ -118,20 +118,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 // routeKeyOf reads the path. The key's alphabet has no separator, no percent
 // sign and no way up, so one decoding (net/http's) is all there is to do.
 func routeKeyOf(r *http.Request) (registry.RouteKey, error) {
-	notFound := noRoute(nil)
 	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
-		return "", notFound
+		return "", noRoute(nil)
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, "/mcp")
 	switch {
 	case !ok:
-		return "", notFound
+		return "", noRoute(nil)
 	case path == "" || path == "/":
 		return "", fail(routeKeyRequired, "route key is required: POST to /mcp/{routeKey}")
 	}
 	key, ok := strings.CutPrefix(path, "/")
 	if !ok || !registry.RouteKey(key).Valid() {
-		return "", notFound
+		return "", noRoute(nil)
 	}
 	return registry.RouteKey(key), nil
 }
@@ -152,7 +151,7 @@ func (s *Server) checkRoute(ctx context.Context, key registry.RouteKey, m *messa
 // checkVersion settles which era the message is of, from the version header and
 // what _meta says.
 func (x *exchange) checkVersion(header string) error {
-	m := x.msg
+	m := &x.msg
 	if m.method == methodInitialize && m.version == "" {
 		// The handshake negotiates whatever a header already asks for.
 		x.modern = false
@@ -202,7 +201,7 @@ func (x *exchange) sdkRequest(ctx context.Context) *http.Request {
 		header[headerVersion] = []string{modernVersion}
 		header[headerMethod] = []string{x.msg.method}
 		if x.msg.method == methodCall {
-			header[headerName] = []string{x.msg.toolName()}
+			header[headerName] = []string{x.msg.tool}
 		}
 	}
 	r := &http.Request{

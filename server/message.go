@@ -8,20 +8,25 @@ import (
 	"tollgate/registry"
 )
 
+const jsonrpcVersion = "2.0"
+
 // messageDepth bounds the nesting of a whole message: a tool's arguments may
 // nest as deep as their own limit and stand two levels below the top.
 var messageDepth = jsonwire.ArgumentLimits.Depth + 2
 
 // A message is one JSON-RPC message of a client, read once. Everything after
-// parseMessage takes what it needs from here, so that no two readers can
+// read takes what it needs from here, so that no two readers can
 // disagree about what the client said.
 type message struct {
 	id     []byte // the id as written; nil for a notification, a response, or an id that cannot be echoed
 	method string // "" for a response
 
 	params  []jsonwire.Member // members of params, unique; nil when absent or null
+	tool    string            // params.name, the tool a tools/call names; "" when absent or no text
 	meta    []byte            // params._meta, an object; nil when absent or null
 	version string            // the protocol version _meta declares; "" when it declares none
+
+	room [4]jsonwire.Member // for params, of which there are seldom more
 }
 
 // isNotification reports whether the message is a notification, however wrong
@@ -45,12 +50,6 @@ func (m *message) param(name string) []byte {
 	return nil
 }
 
-// toolName is the tool a tools/call names.
-func (m *message) toolName() string {
-	name, _ := jsonwire.Text(m.param("name"))
-	return name
-}
-
 // metaText is a member of _meta that is text, "" when there is none.
 func (m *message) metaText(name string) string {
 	raw, _ := jsonwire.Get(m.meta, name)
@@ -63,38 +62,38 @@ func (m *message) call(route registry.RouteKey, caller Caller, modern bool) *cal
 	capabilities, _ := jsonwire.Get(m.meta, metaCapabilities)
 	return &call{
 		route: route, caller: caller, modern: modern,
-		tool: registry.ToolName(m.toolName()), arguments: m.param("arguments"),
+		tool: registry.ToolName(m.tool), arguments: m.param("arguments"),
 		responses: m.param("inputResponses"), requestState: m.param("requestState"), capabilities: capabilities,
 		traceparent: m.metaText(metaTraceparent), tracestate: m.metaText(metaTracestate),
 	}
 }
 
-// parseMessage reads one message. The message is never nil: beside an error it
-// holds what could be read, above all the id the error has to echo.
-func parseMessage(body []byte) (*message, error) {
-	m := new(message)
+// read reads one message into m, which is empty. Beside an error it holds what could
+// be read, above all the id the error has to echo.
+func (m *message) read(body []byte) error {
 	tooDeep, err := checkText(body)
 	if err != nil {
-		return m, err
+		return err
 	}
 	switch jsonwire.KindOf(body) {
 	case jsonwire.KindObject:
 	case jsonwire.KindArray:
-		return m, fail(invalidRequest, "batches are not supported: send one message at a time")
+		return fail(invalidRequest, "batches are not supported: send one message at a time")
 	default:
-		return m, fail(invalidRequest, "a message is a JSON object")
+		return fail(invalidRequest, "a message is a JSON object")
 	}
-	members, _ := jsonwire.Object(body) // it is one: checked above
+	var room [4]jsonwire.Member
+	members, _ := jsonwire.AppendObject(room[:0], body, envelopeNames...) // it is one: checked above
 	if err := m.readEnvelope(members); err != nil {
-		return m, err
+		return err
 	}
 	if tooDeep != nil {
 		if m.method == methodCall && strings.HasPrefix(tooDeep.Pointer, "/params/arguments") {
-			return m, fail(badParams, "arguments are nested deeper than %d levels", jsonwire.ArgumentLimits.Depth)
+			return fail(badParams, "arguments are nested deeper than %d levels", jsonwire.ArgumentLimits.Depth)
 		}
-		return m, fail(invalidRequest, "the message is nested deeper than %d levels", messageDepth)
+		return fail(invalidRequest, "the message is nested deeper than %d levels", messageDepth)
 	}
-	return m, nil
+	return nil
 }
 
 // checkText makes sure that body is one JSON value. Nesting beyond the bound is
@@ -117,6 +116,12 @@ func checkText(body []byte) (tooDeep *jsonwire.Error, _ error) {
 	return tooDeep, nil
 }
 
+// Members that mean something: those of a message, and those of params.
+var (
+	envelopeNames = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	paramNames    = []string{"name", "arguments", "cursor", "inputResponses", "requestState", "_meta"}
+)
+
 // readEnvelope takes the members of JSON-RPC. A member that is there twice, or
 // in another spelling of upper and lower case, is refused: a lenient reader
 // further on might follow the other one.
@@ -125,16 +130,16 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 	var version, method string
 	var ids int
 	var hasMethod, hasResult bool
-	err := unique("the message", members, "jsonrpc", "id", "method", "params", "result", "error")
+	err := unique("the message", members, envelopeNames...)
 	for _, member := range members {
 		switch member.Name {
 		case "jsonrpc":
-			version, _ = jsonwire.Text(member.Value)
+			version, _ = jsonwire.TextOf(member.Value, jsonrpcVersion)
 		case "id":
 			id = member.Value
 			ids++
 		case "method":
-			method, _ = jsonwire.Text(member.Value)
+			method, _ = jsonwire.TextOf(member.Value, methodCall, methodList)
 			hasMethod = true
 		case "params":
 			params = member.Value
@@ -151,7 +156,7 @@ func (m *message) readEnvelope(members []jsonwire.Member) error {
 		return err
 	case id != nil && idFault != "":
 		return fail(invalidRequest, "%s", idFault)
-	case version != "2.0":
+	case version != jsonrpcVersion:
 		return fail(invalidRequest, `member "jsonrpc" must be "2.0"`)
 	case hasResult && !hasMethod:
 		return nil // a response
@@ -171,9 +176,12 @@ func (m *message) readParams(params []byte) error {
 	default:
 		return fail(badParams, "params must be an object")
 	}
-	m.params, _ = jsonwire.Object(params)
-	if err := unique("params", m.params, "name", "arguments", "cursor", "inputResponses", "requestState", "_meta"); err != nil {
+	m.params, _ = jsonwire.AppendObject(m.room[:0], params, paramNames...)
+	if err := unique("params", m.params, paramNames...); err != nil {
 		return err
+	}
+	if m.method == methodCall {
+		m.tool, _ = jsonwire.Text(m.param("name"))
 	}
 	if m.meta = m.param("_meta"); m.meta == nil {
 		return nil
@@ -189,7 +197,7 @@ func (m *message) readParams(params []byte) error {
 	if !ok {
 		return nil
 	}
-	if m.version, ok = jsonwire.Text(raw); !ok || m.version == "" {
+	if m.version, ok = jsonwire.TextOf(raw, modernVersion); !ok || m.version == "" {
 		return fail(badParams, "missing or invalid _meta field %q", metaVersion)
 	}
 	return nil

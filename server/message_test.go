@@ -125,7 +125,8 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"METHOD":"x"}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseMessage(data)
+		m := new(message)
+		err := m.read(data)
 		if err != nil {
 			f := asFailure(err)
 			if !json.Valid(f.response(m.id, true)) {
@@ -140,8 +141,8 @@ func FuzzMessage(f *testing.F) {
 			Method string
 			Params struct{ Name string }
 		}
-		if err := json.Unmarshal(data, &loose); err == nil && (loose.Method != m.method || m.method == methodCall && loose.Params.Name != m.toolName()) {
-			t.Errorf("a lenient reader sees %q %q, we see %q %q", loose.Method, loose.Params.Name, m.method, m.toolName())
+		if err := json.Unmarshal(data, &loose); err == nil && (loose.Method != m.method || m.method == methodCall && loose.Params.Name != m.tool) {
+			t.Errorf("a lenient reader sees %q %q, we see %q %q", loose.Method, loose.Params.Name, m.method, m.tool)
 		}
 		msg, err := jsonrpc.DecodeMessage(m.sdkMessage())
 		if err != nil {
@@ -157,7 +158,7 @@ func FuzzMessage(f *testing.F) {
 				Version string `json:"io.modelcontextprotocol/protocolVersion"`
 			} `json:"_meta"`
 		}
-		if err := json.Unmarshal(req.Params, &params); err != nil || isModern(m.version) && params.Meta.Version != m.version || m.method == methodCall && params.Name != m.toolName() {
+		if err := json.Unmarshal(req.Params, &params); err != nil || isModern(m.version) && params.Meta.Version != m.version || m.method == methodCall && params.Name != m.tool {
 			t.Errorf("params %s are read as %+v, %v", req.Params, params, err)
 		}
 	})

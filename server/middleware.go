@@ -243,7 +243,7 @@ func (rt *route) answerInitialize(d *door, req mcp.Request) mcp.Result {
 func (rt *route) answerDiscover() mcp.Result {
 	return &mcp.DiscoverResult{
 		Cacheable:         mcp.Cacheable{TTLMs: discoverTTL, CacheScope: rt.s.scope},
-		SupportedVersions: mcp.SupportedProtocolVersions(),
+		SupportedVersions: versions,
 		Capabilities:      capabilities(true),
 	}
 }

@@ -60,7 +60,7 @@ func (m *message) validateMeta() error {
 }
 
 func (m *message) validateCall() error {
-	if name, ok := jsonwire.Text(m.param("name")); !ok || name == "" {
+	if m.tool == "" {
 		return fail(badParams, "name must be a non-empty string: the tool to call")
 	}
 	if args := m.param("arguments"); args != nil && jsonwire.KindOf(args) != jsonwire.KindObject {
@@ -99,7 +99,7 @@ func (m *message) sdkParams() []byte {
 	add("_meta", m.sdkMeta())
 	switch m.method {
 	case methodCall:
-		add("name", jsonwire.AppendString(nil, m.toolName()))
+		add("name", jsonwire.AppendString(nil, m.tool))
 	case methodInitialize:
 		add("protocolVersion", m.param("protocolVersion"))
 		add("capabilities", []byte("{}"))

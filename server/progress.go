@@ -33,7 +33,7 @@ func (x *exchange) streams() bool {
 	if x.msg.method != methodCall || x.snapshot == nil || x.msg.progressToken() == nil {
 		return false
 	}
-	tool := x.snapshot.Tool(registry.ToolName(x.msg.toolName()))
+	tool := x.snapshot.Tool(registry.ToolName(x.msg.tool))
 	return tool != nil && tool.Streams
 }
 

@@ -454,7 +454,8 @@ func TestLateProgressOnFramesIsNotWritten(t *testing.T) {
 	if written() {
 		t.Error("written after the answer")
 	}
-	m, err := parseMessage([]byte(flowCall(true, "claims.flow", `5`, "")))
+	m := new(message)
+	err := m.read([]byte(flowCall(true, "claims.flow", `5`, "")))
 	if err != nil {
 		t.Fatal(err)
 	}

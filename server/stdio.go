@@ -191,7 +191,8 @@ func (c *session) drain() {
 
 // accept checks one message. It is nil when nothing is left for the SDK to do.
 func (c *session) accept(data []byte) *jsonrpc.Request {
-	m, err := parseMessage(jsonwire.TrimBOM(data))
+	m := new(message)
+	err := m.read(jsonwire.TrimBOM(data))
 	switch {
 	case err != nil && m.isNotification():
 		c.s.log.LogAttrs(c.ctx, slog.LevelDebug, "malformed notification dropped",

@@ -203,7 +203,7 @@ func (d *door) pendingOf(req mcp.Request) *pendingCall {
 // message is the request as it came, nil when it is not a call any more.
 func (d *door) message(req mcp.Request) *message {
 	if d.http != nil {
-		return d.http.msg
+		return &d.http.msg
 	}
 	if p := d.pendingOf(req); p != nil {
 		return p.msg

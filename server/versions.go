@@ -18,11 +18,10 @@ const (
 // isModern tells the era of a version this gateway supports.
 func isModern(version string) bool { return version >= modernVersion }
 
-// supported reports whether the gateway speaks a version. Versions are the
-// SDK's, newest first.
-func supported(version string) bool {
-	return slices.Contains(mcp.SupportedProtocolVersions(), version)
-}
+// versions are those the gateway speaks: the SDK's, newest first.
+var versions = mcp.SupportedProtocolVersions()
+
+func supported(version string) bool { return slices.Contains(versions, version) }
 
 // negotiate is the version initialize answers with. Versions of the modern era
 // are not negotiated that way, so who asks for one gets the newest legacy one.
@@ -36,7 +35,6 @@ func negotiate(asked string) string {
 // unsupportedVersionFailure lists what would be supported: as data, as the
 // protocol wants it, and in the text, which is all that older clients show.
 func unsupportedVersionFailure(requested string) *failure {
-	versions := mcp.SupportedProtocolVersions()
 	data := []byte(`"supported":[`)
 	for i, v := range versions {
 		if i > 0 {
