@@ -33,6 +33,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	// A reader of the log or of standard output that goes away must not take the
 	// gateway with it.
 	signal.Ignore(syscall.SIGPIPE)
+	spareCollections()
 	reload := reloadSignals() // one that comes during the start must not end it
 	if err := c.apply(config.Default()); err != nil {
 		return err // whatever the file says

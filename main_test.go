@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "tollgate")
-	args := []string{"build", "-o", binary}
+	args := []string{"build", "-o", binary, "-tags", buildTags}
 	if raceEnabled {
 		args = append(args, "-race") // a race in the process is a failed test, too
 	}

@@ -1,0 +1,5 @@
+//go:build !sdkonly
+
+package main
+
+const buildTags = ""
