@@ -6,73 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// The call that is measured: an ordinary query and its page of results.
-const (
-	benchArguments = `{"project":"ALD","search":"bearing temperature","kinds":["analog","binary"],"from":"2026-03-01T00:00:00Z",` +
-		`"to":"2026-03-02T00:00:00Z","limit":100,"descending":false}`
-
-	benchSchema = `{"type":"object","additionalProperties":false,"required":["project"],"properties":{
-		"project":{"type":"string","pattern":"^[A-Z]{3}$"},
-		"search":{"type":"string","maxLength":200},
-		"kinds":{"type":"array","maxItems":3,"items":{"type":"string","enum":["analog","binary","text"]}},
-		"from":{"type":"string","format":"date-time"},
-		"to":{"type":"string","format":"date-time"},
-		"limit":{"type":"integer","minimum":1,"maximum":1000},
-		"cursor":{"type":"string"},
-		"descending":{"type":"boolean","default":false}}}`
-
-	benchTool = "query"
-)
-
-// benchAnswer is about 1 KB of JSON.
-var benchAnswer = `{"total":8,"rows":[` + strings.TrimSuffix(strings.Repeat(
-	`{"tag":"ALD.GT1.BEARING1.TEMP","at":"2026-03-01T12:00:00Z","value":78.25,"unit":"degC","quality":"good","text":"<ok> & fine"},`, 8), ",") + `]}`
-
-// newBenchService is the Tool Service every target forwards to. It answers calls
-// from a constant.
-func newBenchService(b *testing.B) (addr string) {
-	b.Helper()
-	manifest := wireAnswer("200 OK", fmt.Sprintf(`{"bundleId":"bench","tools":[{"name":%q,"description":"Finds values.","inputSchema":%s,"_meta":{"version":"1"}}]}`,
-		benchTool, benchSchema), "Content-Type: application/json")
-	answer := wireAnswer("200 OK", benchAnswer, "Content-Type: application/json", "X-Agent-Cost: 8")
-	return serveWire(b, func(m *wireMessage) []byte {
-		if bytes.HasPrefix(m.head, []byte("POST ")) {
-			return answer
-		}
-		return manifest
-	})
-}
-
-// startBenchStack is the whole gateway in front of Tool Services: what serve
-// runs, logging and metrics included.
-func startBenchStack(b *testing.B, services ...string) *stack {
-	b.Helper()
-	return startStack(b, benchConfig(b, "", services...), slog.New(slog.NewJSONHandler(io.Discard, nil)))
-}
-
-// benchConfig is the configuration of a gateway in front of Tool Services, with
-// further sections.
-func benchConfig(b *testing.B, sections string, services ...string) source {
-	b.Helper()
-	var lines []string
-	for i, addr := range services {
-		id := "bench"
-		if i > 0 {
-			id = fmt.Sprintf("bench%d", i)
-		}
-		lines = append(lines, fmt.Sprintf("{id: %s, manifestUrl: %q, baseEndpoint: %q}", id, "http://"+addr+"/manifest", "http://"+addr+"/run"))
-	}
-	return configSource(b, "registry: {routes: {bench: ["+strings.Join(lines, ", ")+"]}}\n"+sections)
-}
 
 // newClient is an HTTP client that keeps as many connections as the gateway
 // does.
@@ -159,71 +98,118 @@ func sdkHandler(server *mcp.Server) http.Handler {
 }
 
 // BenchmarkCall measures one tool call over kept connections: through the whole
-// gateway, through a plain forwarder and through the bare SDK, in both eras. One
-// op is one call.
+// gateway, through a plain forwarder and through the bare SDK, in both eras. One op
+// is one call; allocations are those of the whole process, of which the generator's
+// and the Tool Service's are next to none ("direct").
 //
 // Beside each target, in turns, run the plain forwarder and the Tool Service
-// alone ("direct"). x/plain is the target's throughput as a multiple of the
-// plain forwarder's; cpu/plain its CPU time per call as a multiple, after that of
-// the generator and the Tool Service has been taken off both.
+// alone. x/plain is the target's throughput as a multiple of the plain forwarder's;
+// cpu/plain its CPU time per call as a multiple, after that of the generator and the
+// Tool Service has been taken off both.
 func BenchmarkCall(b *testing.B) {
-	service := newBenchService(b)
-	gateway := startBenchStack(b, service).addr
+	w := newBenchWorld(b)
 	collector := serveHTTP(b, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
-	traced := startStack(b, benchConfig(b, fmt.Sprintf("telemetry: {otlpEndpoint: %q}", collector), service),
-		slog.New(slog.NewJSONHandler(io.Discard, nil))).addr
-	plain, sdk := serveHTTP(b, plainForwarder(service)), serveHTTP(b, bareSDK(service))
-	const part = "ALD.GT1.BEARING1.TEMP"
-	message := func(d door, addr, target string) []byte {
-		return wireRequest(addr, target, d.call("1", benchTool, benchArguments), callHeaders(benchTool, d.modern)...)
-	}
-	modern, legacy := doors[0], doors[1]
-	direct := wireRequest(service, "/run/"+benchTool, benchArguments)
-	targets := []struct {
-		name, addr string
-		request    []byte
-	}{
-		{"direct", service, direct},
-		{"plain", plain, message(modern, plain, "/")},
-		{"sdk/modern", sdk, message(modern, sdk, "/")},
-		{"sdk/legacy", sdk, message(legacy, sdk, "/")},
-		{"tollgate/modern", gateway, message(modern, gateway, "/mcp/bench")},
-		{"tollgate/legacy", gateway, message(legacy, gateway, "/mcp/bench")},
-		{"tollgate/modern-traced", traced, message(modern, traced, "/mcp/bench")},
-	}
+	traced := startBenchGateway(b, fmt.Sprintf("telemetry: {otlpEndpoint: %q}", collector), w.service)
+	targets := append([]benchTarget{w.direct, w.plain}, w.sdk(b)...)
+	targets = append(targets, w.modern, w.legacy, gatewayTarget("tollgate/modern-traced", traced, modernDoor))
 	for _, conns := range []int{16, 64} {
 		for _, target := range targets {
 			b.Run(fmt.Sprintf("conns=%d/%s", conns, target.name), func(b *testing.B) {
-				compare(b, target.name != "direct",
-					newLoad(b, target.addr, conns, target.request, part),
-					newLoad(b, plain, conns, message(modern, plain, "/"), part),
-					newLoad(b, service, conns, direct, part))
+				w.compare(b, target, func(b *testing.B, t benchTarget) *load { return newLoad(b, t, conns) })
 			})
 		}
 	}
 }
 
-// compare measures a load in short rounds that take turns with rounds of two
-// others, so that whatever else the machine does meets all three.
-func compare(b *testing.B, ratios bool, target, plain, direct *load) {
-	const round = 250
+// BenchmarkDial is BenchmarkCall with a new connection for each call, so many at a
+// time. The generator and the Tool Service alone, which are taken off, make new
+// connections as well.
+func BenchmarkDial(b *testing.B) {
+	w := newBenchWorld(b)
+	for _, conns := range []int{16, 64} {
+		for _, target := range []benchTarget{w.plain, w.modern} {
+			b.Run(fmt.Sprintf("conns=%d/%s", conns, target.name), func(b *testing.B) {
+				w.compare(b, target, func(_ *testing.B, t benchTarget) *load { return newDialingLoad(t, conns) })
+			})
+		}
+	}
+}
+
+// A benchWorld is a gateway and what it is compared with, in front of one Tool
+// Service.
+type benchWorld struct {
+	service, key   string
+	direct, plain  benchTarget // the Tool Service alone, and the yardstick
+	modern, legacy benchTarget // the gateway, in both eras
+}
+
+// A benchTarget is an address that answers a request over and over.
+type benchTarget struct {
+	name, addr string
+	request    []byte
+	part       string // of every right answer
+}
+
+// The two eras over HTTP.
+var modernDoor, legacyDoor = doors[0], doors[1]
+
+func newBenchWorld(b *testing.B) benchWorld {
+	b.Helper()
+	service := newBenchService(b)
+	gateway := startBenchGateway(b, "", service)
+	plain := serveHTTP(b, plainForwarder(service))
+	return benchWorld{
+		service: service,
+		key:     gateway.key,
+		direct:  benchTarget{"direct", service, wireRequest(service, "/run/"+benchTool, benchArguments), benchPart},
+		plain:   callTarget("plain", plain, "/", modernDoor, gateway.key),
+		modern:  gatewayTarget("tollgate/modern", gateway, modernDoor),
+		legacy:  gatewayTarget("tollgate/legacy", gateway, legacyDoor),
+	}
+}
+
+// callTarget is sent the call in the era of d, with further header lines.
+func callTarget(name, addr, path string, d door, headers ...string) benchTarget {
+	headers = append(callHeaders(benchTool, d.modern), headers...)
+	return benchTarget{name, addr, wireRequest(addr, path, d.call("1", benchTool, benchArguments), headers...), benchPart}
+}
+
+func gatewayTarget(name string, g benchGateway, d door) benchTarget {
+	return callTarget(name, g.addr, "/mcp/bench", d, g.key)
+}
+
+// sdk is the bare SDK, in both eras.
+func (w benchWorld) sdk(b *testing.B) []benchTarget {
+	addr := serveHTTP(b, bareSDK(w.service))
+	return []benchTarget{callTarget("sdk/modern", addr, "/", modernDoor, w.key), callTarget("sdk/legacy", addr, "/", legacyDoor, w.key)}
+}
+
+// benchRound is how many calls of one target are made before the next has its turn:
+// enough that garbage is collected some times, and not so many that what else the
+// machine does meets one of them alone.
+const benchRound = 1000
+
+// compare measures a target in rounds that take turns with rounds of the plain
+// forwarder and of the Tool Service alone.
+func (w benchWorld) compare(b *testing.B, target benchTarget, open func(*testing.B, benchTarget) *load) {
 	var targetUse, plainUse, directUse usage
+	measured := open(b, target)
 	turns := []struct {
 		*load
 		used *usage
-	}{{plain, &plainUse}, {direct, &directUse}, {target, &targetUse}}
+	}{{open(b, w.plain), &plainUse}, {open(b, w.direct), &directUse}, {measured, &targetUse}}
 	for _, turn := range turns {
 		turn.run(b, 2*len(turn.conns)) // opens the gateway's own connections
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.StopTimer()
-	for n := 0; n*round < b.N; n++ {
-		calls := min(b.N-n*round, round)
+	for n := 0; n*benchRound < b.N; n++ {
+		calls := min(b.N-n*benchRound, benchRound)
 		for i := range turns {
 			turn := turns[(i+n)%len(turns)]
 			runtime.GC() // of what the others left, at nobody's expense
-			if turn.load == target {
+			if turn.load == measured {
 				b.StartTimer()
 			}
 			turn.used.measure(func() { turn.run(b, calls) })
@@ -233,8 +219,8 @@ func compare(b *testing.B, ratios bool, target, plain, direct *load) {
 	if targetUse.cpu > 0 {
 		b.ReportMetric(float64(targetUse.cpu.Microseconds())/float64(b.N), "cpu-µs/op")
 	}
-	if !ratios {
-		return
+	if target.name == w.direct.name {
+		return // ratios to what is taken off mean nothing
 	}
 	b.ReportMetric(plainUse.wall.Seconds()/targetUse.wall.Seconds(), "x/plain")
 	if plainUse.cpu > 0 {

@@ -17,11 +17,12 @@ import (
 // load and a Tool Service that allocate next to nothing, so that allocations and
 // most of the time are the gateway's own.
 
-// A load keeps connections open and sends one request over and over.
+// A load sends one request over and over, so many at a time.
 type load struct {
-	conns   []*loadConn
-	request []byte
-	want    []byte // part of every right answer
+	target benchTarget
+	conns  []*loadConn
+	part   []byte // of every right answer
+	dials  bool   // each call has a connection of its own
 }
 
 type loadConn struct {
@@ -30,17 +31,25 @@ type loadConn struct {
 	answer wireMessage
 }
 
-// newLoad opens n connections to addr.
-func newLoad(b *testing.B, addr string, n int, request []byte, want string) *load {
+// newLoad opens n connections to the target and keeps them.
+func newLoad(b *testing.B, target benchTarget, n int) *load {
 	b.Helper()
-	l := &load{request: request, want: []byte(want)}
-	for range n {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
+	l := newDialingLoad(target, n)
+	l.dials = false
+	for _, conn := range l.conns {
+		if err := conn.dial(target.addr); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { conn.Close() })
-		l.conns = append(l.conns, &loadConn{Conn: conn, in: bufio.NewReader(conn)})
+	}
+	return l
+}
+
+// newDialingLoad opens a connection for each call, n at a time.
+func newDialingLoad(target benchTarget, n int) *load {
+	l := &load{target: target, part: []byte(target.part), dials: true}
+	for range n {
+		l.conns = append(l.conns, &loadConn{in: bufio.NewReader(nil)})
 	}
 	return l
 }
@@ -52,10 +61,14 @@ func (l *load) run(b *testing.B, calls int) {
 	var taken atomic.Int64
 	var all sync.WaitGroup
 	errs := make([]error, len(l.conns))
+	call := l.call
+	if l.dials {
+		call = l.callAnew
+	}
 	for i, conn := range l.conns {
 		all.Go(func() {
 			for errs[i] == nil && taken.Add(1) <= int64(calls) {
-				errs[i] = conn.call(l.request, l.want)
+				errs[i] = call(conn)
 			}
 		})
 	}
@@ -65,16 +78,42 @@ func (l *load) run(b *testing.B, calls int) {
 	}
 }
 
-var statusOK = []byte("HTTP/1.1 200 OK\n")
-
-func (c *loadConn) call(request, want []byte) error {
-	if _, err := c.Write(request); err != nil {
+// call sends the request and reads the answer.
+func (l *load) call(c *loadConn) error {
+	if _, err := c.Write(l.target.request); err != nil {
 		return err
 	}
+	return c.readAnswer(l.part)
+}
+
+// callAnew calls over a new connection. It is closed with a reset: none is left in
+// TIME_WAIT, of which as many calls as these would run out of ports.
+func (l *load) callAnew(c *loadConn) error {
+	if err := c.dial(l.target.addr); err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
+		return err
+	}
+	return l.call(c)
+}
+
+func (c *loadConn) dial(addr string) (err error) {
+	if c.Conn, err = net.Dial("tcp", addr); err == nil {
+		c.in.Reset(c.Conn)
+	}
+	return err
+}
+
+var statusOK = []byte("HTTP/1.1 200 OK\n")
+
+// readAnswer reads an answer that has to be a right one, with part in it.
+func (c *loadConn) readAnswer(part []byte) error {
 	if err := c.answer.read(c.in); err != nil {
 		return err
 	}
-	if !bytes.HasPrefix(c.answer.head, statusOK) || !bytes.Contains(c.answer.body, want) {
+	if !bytes.HasPrefix(c.answer.head, statusOK) || !bytes.Contains(c.answer.body, part) {
 		return fmt.Errorf("got %s%.200s", c.answer.head, c.answer.body)
 	}
 	return nil
