@@ -40,7 +40,7 @@ func BenchmarkHalfLoad(b *testing.B) {
 	ratio := func(q float64) float64 {
 		return median(func(r int) float64 { return quantile(times[0][r], q) / quantile(times[1][r], q) })
 	}
-	b.ReportMetric(0, "ns/op") // the interval says it
+	b.ReportMetric(0, "ns/op") // says nothing beside the rate
 	b.ReportMetric(1/interval.Seconds(), "calls/s")
 	b.ReportMetric(ratio(0.99), "p99/plain")
 	b.ReportMetric(ratio(0.5), "p50/plain")

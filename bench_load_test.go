@@ -80,10 +80,7 @@ func (l *load) run(b *testing.B, calls int) {
 
 // call sends the request and reads the answer.
 func (l *load) call(c *loadConn) error {
-	if _, err := c.Write(l.target.request); err != nil {
-		return err
-	}
-	return c.readAnswer(l.part)
+	return c.exchange(l.target.request, l.part)
 }
 
 // callAnew calls over a new connection. It is closed with a reset: none is left in
@@ -108,8 +105,12 @@ func (c *loadConn) dial(addr string) (err error) {
 
 var statusOK = []byte("HTTP/1.1 200 OK\n")
 
-// readAnswer reads an answer that has to be a right one, with part in it.
-func (c *loadConn) readAnswer(part []byte) error {
+// exchange sends a request and reads an answer that has to be a right one, with part
+// in it.
+func (c *loadConn) exchange(request, part []byte) error {
+	if _, err := c.Write(request); err != nil {
+		return err
+	}
 	if err := c.answer.read(c.in); err != nil {
 		return err
 	}

@@ -32,9 +32,9 @@ ci:
 lint:
     bash .ci/run lint
 
-# benchmarks of the call path and of tools/list
+# all benchmarks but those of starts, and at the end which bars are met
 bench:
-    go test -run '^$' -bench . -skip '^BenchmarkStart' -benchmem ./...
+    bash .ci/bench
 
 # starts with thousands of routes: takes minutes, and 6 GB at the end
 bench-start:
