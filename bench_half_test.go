@@ -29,43 +29,37 @@ func BenchmarkHalfLoad(b *testing.B) {
 			times[which][round] = loads[which].runAt(b, interval, (b.N+rounds-1)/rounds)
 		}
 	}
-	median := func(figure func(round int) float64) float64 {
-		var of []float64
-		for round := range rounds {
-			of = append(of, figure(round))
-		}
-		slices.Sort(of)
-		return of[rounds/2]
-	}
-	ratio := func(q float64) float64 {
-		return median(func(r int) float64 { return quantile(times[0][r], q) / quantile(times[1][r], q) })
-	}
 	b.ReportMetric(0, "ns/op") // says nothing beside the rate
 	b.ReportMetric(1/interval.Seconds(), "calls/s")
-	b.ReportMetric(ratio(0.99), "p99/plain")
-	b.ReportMetric(ratio(0.5), "p50/plain")
-	b.ReportMetric(median(func(r int) float64 { return quantile(times[0][r], 0.99) }), "p99-µs")
-	b.ReportMetric(median(func(r int) float64 { return quantile(times[1][r], 0.99) }), "plain-p99-µs")
+	for _, part := range []struct {
+		name string
+		of   float64
+	}{{"p99", 0.99}, {"p50", 0.5}} {
+		var own, plain, ratios []float64
+		for round := range rounds {
+			o, p := quantile(times[0][round], part.of), quantile(times[1][round], part.of)
+			own, plain, ratios = append(own, o), append(plain, p), append(ratios, o/p)
+		}
+		b.ReportMetric(median(ratios), part.name+"/plain")
+		b.ReportMetric(median(own), part.name+"-µs")
+		b.ReportMetric(median(plain), "plain-"+part.name+"-µs")
+	}
 }
 
 // halfLoad is the interval between calls of which the slowest load does twice as many.
 func halfLoad(b *testing.B, loads []*load) time.Duration {
 	const turns = 3
 	calls := min(b.N, benchRound)
-	used := make([]usage, len(loads))
+	walls := make([]time.Duration, len(loads))
 	for _, l := range loads {
 		l.run(b, 2*len(l.conns)) // opens the gateway's own connections
 	}
 	for range turns {
 		for i, l := range loads {
-			used[i].measure(func() { l.run(b, calls) })
+			walls[i] += measure(func() { l.run(b, calls) }).wall
 		}
 	}
-	var slowest time.Duration
-	for _, u := range used {
-		slowest = max(slowest, u.wall)
-	}
-	return 2 * slowest / time.Duration(turns*calls)
+	return 2 * slices.Max(walls) / time.Duration(turns*calls)
 }
 
 // runAt has one call answered every interval and returns how long they took, from when

@@ -145,10 +145,9 @@ type usage struct {
 	wall, cpu time.Duration
 }
 
-// measure adds what f takes.
-func (u *usage) measure(f func()) {
+// measure is what f takes.
+func measure(f func()) usage {
 	cpu, start := cpuTime(), time.Now()
 	f()
-	u.wall += time.Since(start)
-	u.cpu += cpuTime() - cpu
+	return usage{wall: time.Since(start), cpu: cpuTime() - cpu}
 }
