@@ -43,7 +43,7 @@ func (s *swappingService) answer(m *wireMessage) []byte {
 // of 64 connections fails, and every list is that of one manifest, never of an older
 // one than the list before on that connection.
 func TestSwapsUnderLoad(t *testing.T) {
-	const callers, listers, swaps = 64, 4, 10
+	const callers, listers, swaps = 64, 2, 5
 	service := new(swappingService)
 	addr := serveWire(t, service.answer)
 	gateway := startStack(t, configSource(t, fmt.Sprintf(`registry:
