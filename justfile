@@ -24,6 +24,10 @@ conformance:
 freeze:
     bash .ci/run freeze
 
+# ten minutes of everything at once: goroutines, heap and open files stay as they are
+endurance:
+    go test -count=1 -v -run '^TestEndurance$' -timeout 30m . -endure=10m
+
 # everything CI runs
 ci:
     bash .ci/run
