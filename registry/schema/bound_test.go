@@ -115,7 +115,7 @@ func TestHonestWorkIsDone(t *testing.T) {
 // The survey's count is the number of visits, and little more.
 func TestSurveyCountsVisits(t *testing.T) {
 	s := compile(t, doubling(`{"allOf":[%s,%s]}`, 14))
-	work, found := s.graph.survey(map[string]any{}, maxWork)
+	work, found := s.use().graph.survey(map[string]any{}, maxWork)
 	if found != nil || work < 1<<15 || work > 1<<18 {
 		t.Errorf("survey of 2^15 visits = %d, %v", work, found)
 	}

@@ -44,7 +44,7 @@ func BreachOf(err error) Breach {
 }
 
 // explain turns the library's error into the breaches Validate returns.
-func (s *Schema) explain(err error) []Breach {
+func explain(err error) []Breach {
 	all := flatten(err)
 	for i := range all {
 		all[i].Text = cut(all[i].Text, maxText)

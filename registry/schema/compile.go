@@ -43,7 +43,7 @@ func (e *CompileError) Error() string {
 
 // Compile compiles a JSON Schema, the text of an object or a boolean. Its error
 // is a *CompileError with all breaches that can be found, in the order of their
-// pointers.
+// pointers. The Schema refers to doc, which must not be modified afterwards.
 //
 // The schema's draft is 2020-12 unless $schema says 2019-09 or draft-07. It is
 // at most 64 KiB long and 64 levels deep and has at most 1000 subschemas; its
@@ -60,7 +60,7 @@ func Compile(doc []byte) (*Schema, error) {
 		return nil, &CompileError{[]Breach{{Text: "a schema must be an object, not " + k.String()}}}
 	}
 	c := compilation{}
-	s, err := c.run(doc)
+	made, err := c.run(doc)
 	if err != nil {
 		c.breach("", "could not be compiled")
 	}
@@ -68,8 +68,7 @@ func Compile(doc []byte) (*Schema, error) {
 		return nil, &CompileError{inOrder(c.breaches)}
 	}
 	kind, _ := jsonwire.Get(doc, "type")
-	s.object = string(kind) == `"object"`
-	return s, nil
+	return &Schema{doc: doc, skipped: made.skipped, object: string(kind) == `"object"`}, nil
 }
 
 func inOrder(breaches []Breach) []Breach {
@@ -91,7 +90,7 @@ func (c *compilation) breach(pointer, text string) {
 }
 
 // run compiles doc. It fails only if the library panics.
-func (c *compilation) run(doc []byte) (s *Schema, err error) {
+func (c *compilation) run(doc []byte) (made *compiled, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("compile: %v", r)
@@ -115,22 +114,22 @@ func (c *compilation) run(doc []byte) (s *Schema, err error) {
 	g := newGraph(root, c.anchored(compiler))
 	c.breaches = append(c.breaches, g.breaches...)
 	c.checkReached(g)
-	s = &Schema{}
-	if s.skipped, s.root = g.skipPatterns(); s.root != root {
-		g = newGraph(s.root, nil)
+	made = &compiled{}
+	if made.skipped, made.root = g.skipPatterns(); made.root != root {
+		g = newGraph(made.root, nil)
 	}
-	s.graph = g
+	made.graph = g
 	if len(g.breaches) == 0 {
-		s.perByte = g.costPerByte()
-		c.checkUsable(s)
+		made.perByte = g.costPerByte()
+		c.checkUsable(made)
 	}
-	return s, nil
+	return made, nil
 }
 
 // checkUsable refuses a schema whose combinators make even the smallest object
 // too much work: no value would ever pass.
-func (c *compilation) checkUsable(s *Schema) {
-	if _, found := s.graph.survey(map[string]any{}, maxWork); found != nil {
+func (c *compilation) checkUsable(made *compiled) {
+	if _, found := made.graph.survey(map[string]any{}, maxWork); found != nil {
 		c.breach("", "combines so many subschemas that no value can be checked: refer to each from fewer places")
 	}
 }

@@ -45,7 +45,7 @@ func FuzzValidate(f *testing.F) {
 				t.Fatal("the validator panicked")
 			}
 		}
-		s.perByte = unlimited
+		s.use().perByte = unlimited
 		if second := s.Validate(value); len(second) == 0 != (len(first) == 0) {
 			t.Fatalf("%v, with a survey %v", first, second)
 		}

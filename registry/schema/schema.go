@@ -7,6 +7,7 @@
 // what it lacks:
 //
 //   - compile.go, document.go, reference.go: a schema's own faults, each at its JSON pointer
+//   - compiled.go: what is compiled again when it is needed
 //   - pattern.go, translate.go, skip.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
 //   - breach.go, text.go: errors as a language model can use them
@@ -16,20 +17,23 @@ package schema
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"tollgate/jsonwire"
 )
 
-// Schema is a compiled JSON Schema. It is immutable and safe for concurrent
-// use. The zero value is not usable; Compile makes a Schema.
+// Schema is a JSON Schema that was found to compile. It is safe for concurrent
+// use, and does not change as far as its users can see. The zero value is not
+// usable; Compile makes a Schema.
 type Schema struct {
-	root    *jsonschema.Schema
-	graph   *graph
-	perByte int64 // work per byte of a value; see cost.go
+	doc     []byte // its text
 	skipped []string
 	object  bool
+
+	needed   sync.Once
+	compiled *compiled // set by the first need; nil = could not be
 }
 
 // valueLimits bound a value that is validated. They are wider than an agent's
@@ -45,6 +49,7 @@ const uncheckable = "could not be checked against its schema"
 // of them and about 1 KB of text; a pointer or text of more than about 200 bytes
 // is cut with "…", and a last one without pointer says that there are more.
 //
+// The first call compiles the schema, again: some milliseconds for a large one.
 // Numbers are compared exactly. Validate never panics, and its work is bounded:
 // a value that would take too much is a breach that says so, as is a pattern
 // that takes longer than 50 ms, or all of them longer than 500 ms.
@@ -57,27 +62,23 @@ func (s *Schema) Validate(value []byte) (breaches []Breach) {
 	if err := jsonwire.Check(value, valueLimits); err != nil {
 		return []Breach{BreachOf(err)}
 	}
+	c := s.use()
+	if c == nil {
+		return []Breach{{Text: uncheckable}}
+	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
 		return []Breach{{Text: uncheckable}}
 	}
-	if most := allowance(len(value)); s.workFor(len(value)) > most {
-		if _, found := s.graph.survey(v, most); found != nil {
+	if most := allowance(len(value)); c.workFor(len(value)) > most {
+		if _, found := c.graph.survey(v, most); found != nil {
 			return []Breach{*found}
 		}
 	}
-	if err := s.root.Validate(v); err != nil {
-		return s.explain(err)
+	if err := c.root.Validate(v); err != nil {
+		return explain(err)
 	}
 	return nil
-}
-
-// workFor bounds the work of validating a value of so many bytes.
-func (s *Schema) workFor(length int) int64 {
-	if s.perByte > unlimited/int64(length) {
-		return unlimited
-	}
-	return s.perByte * int64(length)
 }
 
 // Skipped lists the patterns that are not enforced, because no engine here reads

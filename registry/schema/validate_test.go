@@ -199,7 +199,7 @@ func TestDraftsDiffer(t *testing.T) {
 			if got := s.Validate([]byte(tt.value)); (len(got) == 0) != tt.fits {
 				t.Errorf("%s with %s: %v, want fits = %v", tt.value, tt.doc, got, tt.fits)
 			}
-			s.perByte = unlimited // the same with the survey before
+			s.use().perByte = unlimited // the same with the survey before
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestPartsOfAnErrorAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(flatten(s.root.Validate(v))); n < maxFlat/10 || n > maxFlat {
+		if n := len(flatten(s.use().root.Validate(v))); n < maxFlat/10 || n > maxFlat {
 			t.Errorf("%s: %d breaches, want at most %d", doc, n, maxFlat)
 		}
 	}
