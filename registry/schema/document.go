@@ -72,7 +72,9 @@ func (c *compilation) checkDocument(schema any, pointer string) {
 		}
 	}
 	for _, keyword := range schemaKeywords {
-		c.checkDocument(object[keyword], pointer+"/"+keyword)
+		if sub, ok := object[keyword]; ok {
+			c.checkDocument(sub, pointer+"/"+keyword)
+		}
 	}
 	for _, keyword := range schemaListKeywords {
 		list, _ := object[keyword].([]any)
@@ -120,6 +122,9 @@ func tooLarge(count any) bool {
 	number, ok := count.(json.Number)
 	if !ok {
 		return false
+	}
+	if _, err := number.Int64(); err == nil {
+		return false // as nearly every count is written
 	}
 	r, ok := new(big.Rat).SetString(string(number))
 	return ok && r.IsInt() && r.Sign() > 0 && !r.Num().IsInt64()

@@ -39,6 +39,9 @@ func walk(v any, at place, visit func(object map[string]any, at place)) {
 		}
 		visit(v, at)
 		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if !holdsObjects(v[name]) {
+				continue // most members; their places are not worth writing out
+			}
 			below := place{jsonwire.PointerTo(at.pointer, name), at.base}
 			switch named, _ := v[name].(map[string]any); {
 			case slices.Contains(literalKeywords, name):
@@ -55,6 +58,15 @@ func walk(v any, at place, visit func(object map[string]any, at place)) {
 			walk(element, place{at.pointer + "/" + strconv.Itoa(i), at.base}, visit)
 		}
 	}
+}
+
+// holdsObjects reports whether v is an object or may have some in it.
+func holdsObjects(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
 }
 
 // resolve makes a reference absolute: a resource's URL, "" if it is none, and the

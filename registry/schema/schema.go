@@ -81,6 +81,13 @@ func (s *Schema) Validate(value []byte) (breaches []Breach) {
 	return nil
 }
 
+// Of returns s as made of doc: the same JSON as the document that s was made of,
+// which may be given up then. It is for a Schema that was not used yet: what s made
+// for its first use is not taken over.
+func (s *Schema) Of(doc []byte) *Schema {
+	return &Schema{doc: doc, skipped: s.skipped, object: s.object}
+}
+
 // Skipped lists the patterns that are not enforced, because no engine here reads
 // them as their author meant, as JSON pointer and reason. A last line says so
 // where for that nothing but the root's type is enforced. It is empty for nearly
