@@ -45,6 +45,16 @@ type merged struct {
 	breached map[ServiceKey][]Finding
 }
 
+// only is the list of the route's only service in use; nil with others.
+func (m merged) only() (list []byte) {
+	if len(m.used) == 1 {
+		for _, manifest := range m.used {
+			list = manifest.list
+		}
+	}
+	return list
+}
+
 // merge makes one route's tools from its enabled services' manifests. It is
 // pure: equal parts, in any order, give equal tools and an equal text.
 //

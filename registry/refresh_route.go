@@ -148,7 +148,7 @@ func (r *Registry) rebuildLocked(rt *route) {
 			rt.retryAt.Store(int64(r.now() + r.config.RetryInterval))
 		}
 	case before == nil || !serves(before, out.tools):
-		snapshot = NewSnapshot(rt.key, out.tools)
+		snapshot = newSnapshot(rt.key, out.tools, out.only())
 	}
 	r.logOutcome(rt, out, omitted)
 	out.tools = nil

@@ -40,7 +40,6 @@ type service struct {
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 	remarks   remarks       // on its manifests; of the flight alone
-	document  string        // the hash of good's document; of the flight alone
 	since     time.Duration // when the origin first said what good says; of the flight alone
 
 	parsing  sync.Mutex // held while a manifest is read
@@ -140,7 +139,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		result = CheckChanged
 		r.logChange(s, before, m, findings)
 		s.good.Store(m)
-		s.document, s.since = hashOf(trimSpace(m.Raw)), since
+		s.since = since
 		s.replaces = nil // good stands for it from now on; this frees its memory
 		r.rebuildUsers(s)
 	}

@@ -280,6 +280,7 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 	if failure := r.states.refuse(m); failure != nil {
 		return nil, failure
 	}
+	m.rest(r.store != nil)
 	return m, nil
 }
 

@@ -46,6 +46,12 @@ func (s *Snapshot) Tool(name ToolName) *RoutedTool { return s.byName[name] }
 // valid JSON: they come from accepted manifests. The snapshot keeps copies of
 // the RoutedTools with Published filled in, and refers to their Tools.
 func NewSnapshot(route RouteKey, tools []*RoutedTool) *Snapshot {
+	return newSnapshot(route, tools, nil)
+}
+
+// newSnapshot is NewSnapshot, with a list that may well be this one: then there is
+// no second of its kind.
+func newSnapshot(route RouteKey, tools []*RoutedTool, likely []byte) *Snapshot {
 	s := &Snapshot{
 		Route:  route,
 		Tools:  make([]*RoutedTool, len(tools)),
@@ -59,12 +65,12 @@ func NewSnapshot(route RouteKey, tools []*RoutedTool) *Snapshot {
 	slices.SortFunc(s.Tools, func(a, b *RoutedTool) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Name, b.Name))
 	})
-	s.encode()
+	s.encode(likely)
 	return s
 }
 
 // encode fills in the lists, the hash and what each tool is published as.
-func (s *Snapshot) encode() {
+func (s *Snapshot) encode(likely []byte) {
 	list, ends := []byte{'['}, make([]int, len(s.Tools))
 	legacyDiffers := false
 	for i, t := range s.Tools {
@@ -75,9 +81,12 @@ func (s *Snapshot) encode() {
 		ends[i] = len(list)
 		legacyDiffers = legacyDiffers || !bytes.Equal(t.OutputSchema, legacyOutput(t.Tool))
 	}
-	// A copy, for appending has left room behind the list that a snapshot would
-	// keep for as long as it lives: a quarter of the memory of many routes.
-	s.List = bytes.Clone(append(list, ']'))
+	list = append(list, ']')
+	if s.List = likely; !bytes.Equal(list, likely) {
+		// A copy, for appending has left room behind the list that a snapshot would
+		// keep for as long as it lives: a quarter of the memory of many routes.
+		s.List = bytes.Clone(list)
+	}
 
 	start := 1
 	for i, t := range s.Tools {

@@ -19,7 +19,7 @@ func (r *Registry) keepUsers(s *service) {
 	}
 	for _, rt := range r.users(s) {
 		if uses, ready := rt.takes(s); uses {
-			r.copies.confirmed(r, routeCopyKey(rt.key), s.key, s.document, ready)
+			r.copies.confirmed(r, routeCopyKey(rt.key), s.key, m.document, ready)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (h *holding) over(stored []manifestCopy, ready contents, trim bool) []manif
 	for _, d := range h.declared {
 		m, raw := h.atHand[d.Key], rawOf(stored, d.Key)
 		if m != nil && (ready[d.Key] != "" || raw == nil) {
-			raw = trimSpace(m.Raw)
+			raw = m.text()
 		}
 		if raw != nil {
 			entries = append(entries, manifestCopy{d.Key, raw})

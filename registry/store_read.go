@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 	"weak"
-
-	"tollgate/jsonwire"
 )
 
 // survive runs f, in which a panic is logged and goes no further; what says
@@ -279,28 +277,24 @@ type reading struct {
 // nearly all refreshes bring the document that was there before, and compiling
 // every schema anew would be their whole cost.
 func (r *Registry) parse(s *service, data []byte) (*Manifest, []Finding) {
-	if m := s.good.Load(); m != nil && sameDocument(m, data) {
+	document := documentHash(data)
+	if m := s.good.Load(); m != nil && m.document == document {
 		return m, nil
 	}
 	s.parsing.Lock() // of many that bring one document, one reads it
 	defer s.parsing.Unlock()
 	s.readings = slices.DeleteFunc(s.readings, func(old reading) bool { return old.manifest.Value() == nil })
 	for _, old := range s.readings {
-		if m := old.manifest.Value(); m != nil && sameDocument(m, data) {
+		if m := old.manifest.Value(); m != nil && m.document == document {
 			return m, old.findings
 		}
 	}
 	m, findings := ParseManifest(data, r.manifestRules(s.key))
 	if m != nil {
+		m.rest(r.store != nil)
 		s.readings = append(s.readings, reading{weak.Make(m), findings})
 	}
 	return m, findings
-}
-
-// sameDocument reports whether data is the document m was read from. White space
-// around it does not count: copies are kept without.
-func sameDocument(m *Manifest, data []byte) bool {
-	return bytes.Equal(trimSpace(m.Raw), trimSpace(jsonwire.TrimBOM(data)))
 }
 
 func trimSpace(data []byte) []byte { return bytes.Trim(data, " \t\r\n") }

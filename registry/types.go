@@ -65,7 +65,12 @@ type Manifest struct {
 	Revision string // for logs only; Hash is the truth
 	Tools    []*Tool
 	Hash     string // "sha256:…" over bundleId, what the tools publish (to the byte, less white space) and their _meta; not over revision
-	Raw      []byte // the document as it came, without BOM; the raw fields of Tools alias it
+	Raw      []byte // the document as it came, without BOM; the raw fields of Tools alias it. Nil in a Registry
+
+	// Of manifests that a Registry keeps:
+	list     []byte // what a route with this service alone lists
+	document string // the hash of the document, without white space around it
+	packed   []byte // the document without white space around it, compressed; nil without a Store
 }
 
 // Tool is one tool as its manifest declares it. It is immutable and knows no
@@ -79,8 +84,8 @@ type Tool struct {
 	Annotations  json.RawMessage // nil when absent
 	Icons        json.RawMessage // nil when absent
 
-	Input  *schema.Schema // compiled InputSchema; never nil
-	Output *schema.Schema // compiled OutputSchema; nil when the tool declares none
+	Input  *schema.Schema // checks what InputSchema describes; never nil
+	Output *schema.Schema // checks what OutputSchema describes; nil when the tool declares none
 
 	Version    string        // _meta.version
 	Timeout    time.Duration // _meta.timeoutMillis, not yet cut; 0 = the gateway's default
