@@ -231,6 +231,7 @@ func exercise(data []byte) {
 	_, _ = Get(data, "a")
 	_, _ = Text(data)
 	_ = AppendCompact(nil, data)
+	_ = Compact(data)
 }
 
 func sameAsEncodingJSON(t *testing.T, data []byte, strict bool) {
@@ -254,6 +255,9 @@ func sameAsEncodingJSON(t *testing.T, data []byte, strict bool) {
 	compact := AppendCompact(nil, data)
 	if got := encode(decode(compact)); got != encode(want) {
 		t.Fatalf("compact form reads %s, want %s", got, encode(want))
+	}
+	if alone := Compact(data); !bytes.Equal(alone, compact) {
+		t.Fatalf("compact alone %q, appended %q", alone, compact)
 	}
 	if again := AppendCompact(nil, compact); !bytes.Equal(again, compact) || !utf8.Valid(compact) {
 		t.Fatalf("compact form is not stable or not UTF-8: %q, %q", compact, again)

@@ -182,6 +182,9 @@ func TestAppendCompact(t *testing.T) {
 		if got := string(AppendCompact([]byte("x"), []byte(text))); got != "x"+want {
 			t.Errorf("AppendCompact(%s) = %s, want x%s", text, got, want)
 		}
+		if got := string(Compact([]byte(text))); got != want {
+			t.Errorf("Compact(%s) = %s, want %s", text, got, want)
+		}
 	}
 }
 

@@ -91,6 +91,25 @@ func AppendCompact(dst, src []byte) []byte {
 	return dst
 }
 
+// Compact is what AppendCompact makes of a checked value: the value itself when it
+// is compact already, as most that programs write are, and a copy when it is not.
+func Compact(value []byte) []byte {
+	value = bytes.Trim(value, " \t\r\n")
+	if !utf8.Valid(value) {
+		return AppendCompact(make([]byte, 0, len(value)), value)
+	}
+	inString := false
+	for _, c := range value {
+		switch {
+		case c == '"':
+			inString = !inString
+		case c == '\\', isSpace(c) && !inString:
+			return AppendCompact(make([]byte, 0, len(value)), value)
+		}
+	}
+	return value
+}
+
 // appendRewritten appends a quoted string in AppendString's form.
 func appendRewritten(dst, quoted []byte) []byte {
 	body := bytes.TrimSuffix(quoted[1:], []byte{'"'})
@@ -101,6 +120,14 @@ func appendRewritten(dst, quoted []byte) []byte {
 	return AppendString(dst, appendUnescaped(buf[:0], body))
 }
 
+// literal are the ASCII characters that stand in a string as they are.
+var literal = func() (set [256]bool) {
+	for c := byte(0x20); c < utf8.RuneSelf; c++ {
+		set[c] = c != '"' && c != '\\'
+	}
+	return set
+}()
+
 // AppendString appends s as a JSON string with the fewest escapes JSON allows:
 // quote, backslash and control characters. Nothing is HTML-escaped, non-ASCII
 // stays literal, invalid UTF-8 becomes U+FFFD.
@@ -109,7 +136,13 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	done := 0 // s[:done] is written
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
+		if literal[c] {
+			i++
+			continue
+		}
+		if c == '"' || c == '\\' {
+			dst = append(append(dst, s[done:i]...), '\\')
+			done = i // itself it goes with what follows
 			i++
 			continue
 		}
@@ -133,11 +166,10 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendEscaped appends a byte that may not stand in a string as it is.
+// appendEscaped appends a control character or an invalid byte, which may not stand
+// in a string as they are.
 func appendEscaped(dst []byte, c byte) []byte {
 	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
 	case '\b':
 		return append(dst, `\b`...)
 	case '\f':
