@@ -134,12 +134,12 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return upstream.ErrorResult(refusal), nil
 	}
 
-	release, ok := c.upstream.Acquire(tool.Service)
+	place, ok := c.upstream.Acquire(tool.Service)
 	if !ok {
 		record.refused = "busy"
 		return busy(tool), nil
 	}
-	defer release()
+	defer place.Release()
 
 	// Reserve what the call may cost. However it ends, the hold ends with it.
 	if record.charge, err = c.reserve(ctx, in, tool, arguments); err != nil {
@@ -153,7 +153,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 	round.request(&request)
 	answer := c.upstream.Forward(ctx, request)
-	release() // what comes now, as a store that is slow, is not the service's doing
+	place.Release() // what comes now, as a store that is slow, is not the service's doing
 	record.answer = answer
 
 	// Settle what it cost, so that headers and _meta can tell.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -30,14 +31,15 @@ const (
 // Client forwards tool calls to Tool Services. It is safe for concurrent use;
 // one per process is enough, and meant.
 type Client struct {
-	config    Config
-	userAgent []string
-	pass      []passedHeader
-	replayed  bool // a passed header may make net/http repeat a POST by itself
-	http      *guarded
-	log       *slog.Logger
-	tracer    trace.Tracer // nil: nothing is traced
-	places    places
+	config   Config
+	common   http.Header // of all calls; never modified, requests share it
+	pass     []passedHeader
+	replayed bool // a passed header may make net/http repeat a POST by itself
+	http     *guarded
+	log      *slog.Logger
+	tracer   trace.Tracer // nil: nothing is traced
+	places   places
+	targets  targets
 }
 
 // passedHeader is one header of Config.PassHeaders.
@@ -68,12 +70,12 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		config:    config,
-		userAgent: []string{"tollgate/" + o.Version},
-		http:      &guarded{base: base, allowed: hostSet(config.AllowedHosts), proxied: config.ProxyFromEnvironment},
-		log:       log,
-		tracer:    o.Tracer,
-		places:    places{limit: config.MaxInFlightPerService, taken: make(map[registry.ServiceKey]int)},
+		config: config,
+		common: commonHeader(o.Version),
+		http:   &guarded{base: base, allowed: hostSet(config.AllowedHosts), proxied: config.ProxyFromEnvironment},
+		log:    log,
+		tracer: o.Tracer,
+		places: places{limit: config.MaxInFlightPerService, taken: make(map[registry.ServiceKey]int)},
 	}
 	for _, name := range config.PassHeaders {
 		c.pass = append(c.pass, passedHeader{key: http.CanonicalHeaderKey(name), name: name})
@@ -131,13 +133,29 @@ func (c *Client) Transport(hosts ...string) http.RoundTripper {
 // Close drops idle connections. Calls in flight go on.
 func (c *Client) Close() { c.http.base.CloseIdleConnections() }
 
+// A Place is one of a service's in-flight places. It is one goroutine's, and not to
+// be copied once it is taken. The zero value is none.
+type Place struct {
+	of      *places // nil: none, or given back
+	service registry.ServiceKey
+}
+
 // Acquire takes one of the service's in-flight places. ok is false when all are
-// taken; release gives the place back and may be called more than once.
-func (c *Client) Acquire(service registry.ServiceKey) (release func(), ok bool) {
+// taken.
+func (c *Client) Acquire(service registry.ServiceKey) (place Place, ok bool) {
 	if !c.places.take(service) {
-		return nil, false
+		return Place{}, false
 	}
-	return sync.OnceFunc(func() { c.places.give(service) }), true
+	return Place{of: &c.places, service: service}, true
+}
+
+// Release gives the place back. It may be called more than once.
+func (p *Place) Release() {
+	if p.of == nil {
+		return
+	}
+	p.of.give(p.service)
+	p.of = nil
 }
 
 // InFlight is how many calls each service has in flight now. Services without
@@ -172,4 +190,39 @@ func (p *places) give(service registry.ServiceKey) {
 	if p.taken[service]--; p.taken[service] <= 0 {
 		delete(p.taken, service)
 	}
+}
+
+// maxTargets bounds the URLs that are kept parsed. When there are more, those of
+// tools nobody calls any more may be among them, and all are forgotten.
+const maxTargets = 1024
+
+// targets keeps the URLs of tools that are called, parsed.
+type targets struct {
+	mu     sync.RWMutex
+	parsed map[string]*url.URL // never modified: requests share them
+}
+
+// of parses the URL of a tool. The error is errUnsendable: no request can go there.
+func (t *targets) of(address string) (*url.URL, error) {
+	t.mu.RLock()
+	target := t.parsed[address]
+	t.mu.RUnlock()
+	if target != nil {
+		return target, nil
+	}
+	target, err := url.Parse(address)
+	if err != nil || target.Scheme != "http" && target.Scheme != "https" {
+		return nil, errUnsendable
+	}
+	// "host:" has the port of its scheme.
+	if target.Host = strings.TrimSuffix(target.Host, ":"); target.Host == "" {
+		return nil, errUnsendable
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.parsed == nil || len(t.parsed) >= maxTargets {
+		t.parsed = make(map[string]*url.URL)
+	}
+	t.parsed[address] = target
+	return target, nil
 }

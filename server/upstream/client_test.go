@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,8 @@ func TestPlacesBelongToOneService(t *testing.T) {
 	if _, ok := c.Acquire("lively"); !ok {
 		t.Error("a frozen service took another's place")
 	}
-	first()
-	first() // again: no second place comes free
+	first.Release()
+	first.Release() // again: no second place comes free
 	if _, ok := c.Acquire("frozen"); !ok {
 		t.Error("a place given back was not given out again")
 	}
@@ -52,11 +53,11 @@ func TestAFrozenServiceDoesNotHoldUpAnother(t *testing.T) {
 	lively := answering(t, 200, "application/json", "{}")
 
 	call := func(service registry.ServiceKey, url string) *Answer {
-		release, ok := c.Acquire(service)
+		place, ok := c.Acquire(service)
 		if !ok {
 			return nil
 		}
-		defer release()
+		defer place.Release()
 		return c.Forward(t.Context(), Call{Tool: newTool(url), Body: []byte("{}")})
 	}
 	answers := make(chan *Answer)
@@ -230,56 +231,23 @@ func TestNewRefusesABadConfig(t *testing.T) {
 	}
 }
 
-func BenchmarkForward(b *testing.B) {
-	body := []byte(`{"id":1,"text":"` + strings.Repeat("x", 300) + `"}`)
-	endpoint := serve(b, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body)
-	})
-	caller := http.Header{"Guid": {"g"}, "Employee-No": {"e"}, "X-Request-Id": {"r"}}
-
-	b.Run("bare http.Client", func(b *testing.B) {
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
-		b.ReportAllocs()
-		for b.Loop() {
-			resp, err := client.Post(endpoint, "application/json", strings.NewReader(string(body)))
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := io.ReadAll(resp.Body); err != nil {
-				b.Fatal(err)
-			}
-			_ = resp.Body.Close()
-		}
-	})
-	b.Run("Forward", func(b *testing.B) {
-		c, tool := newClient(b, nil), newTool(endpoint)
-		b.ReportAllocs()
-		for b.Loop() {
-			if answer := c.Forward(b.Context(), Call{Tool: tool, Body: body, Header: caller}); answer.Failure != nil {
-				b.Fatal(answer.Failure)
+func TestTargets(t *testing.T) {
+	var kept targets
+	for n := range 2*maxTargets + 1 {
+		address := "http://claims:/tools/" + strconv.Itoa(n)
+		for range 2 { // parsed, then kept
+			target, err := kept.of(address)
+			if err != nil || target.Host != "claims" || target.Path != "/tools/"+strconv.Itoa(n) {
+				t.Fatalf("%s: %v, %v", address, target, err)
 			}
 		}
-	})
-	b.Run("Forward repeatable", func(b *testing.B) {
-		c, tool := newClient(b, nil), repeatableTool(endpoint)
-		b.ReportAllocs()
-		for b.Loop() {
-			if answer := c.Forward(b.Context(), Call{Tool: tool, Body: body, Header: caller}); answer.Failure != nil {
-				b.Fatal(answer.Failure)
-			}
+		if len(kept.parsed) > maxTargets {
+			t.Fatalf("%d URLs are kept", len(kept.parsed))
 		}
-	})
-}
-
-func BenchmarkMap(b *testing.B) {
-	tool := newTool("")
-	answer := &Answer{Status: 200, ContentType: "application/json", Body: []byte(`{"id": 1, "text": "` + strings.Repeat("x", 300) + `"}`)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if mapped(tool, answer, false).IsError {
-			b.Fatal("error")
+	}
+	for _, address := range []string{"", "/tools/a", "claims/tools/a", "ftp://claims/a", "http:///a", "http://:/a", "http://claims/%zz"} {
+		if target, err := kept.of(address); err != errUnsendable {
+			t.Errorf("%q: %v, %v, want that no request can go there", address, target, err)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"regexp"
@@ -73,8 +75,11 @@ func (c *Client) Forward(ctx context.Context, call Call) *Answer {
 }
 
 func (c *Client) forward(caller context.Context, call Call) *Answer {
-	ctx, cancel := context.WithTimeout(caller, call.Tool.Deadline)
+	// A context with a timeout would cost more, and what it adds, its Deadline, is
+	// asked by nobody: dials go on without it.
+	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
+	defer time.AfterFunc(call.Tool.Deadline, cancel).Stop()
 	resp, span, err := c.send(ctx, call)
 	defer span.end()
 	if err != nil {
@@ -136,50 +141,74 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, *span, er
 // one, which is right and needs GetBody. But a POST with an Idempotency-Key it
 // also repeats after the service may have read it; without GetBody it cannot.
 func (c *Client) post(ctx context.Context, call Call, header http.Header, resends int) (*http.Response, *span, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.Tool.URL, bytes.NewReader(call.Body))
-	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return nil, nil, errUnsendable
+	target, err := c.targets.of(call.Tool.URL)
+	if err != nil {
+		return nil, nil, err
 	}
-	span := c.startSpan(ctx, call, req.URL, resends)
-	req.Header = span.inject(header)
-	if c.replayed {
-		req.GetBody = nil
+	span := c.startSpan(ctx, call, target, resends)
+	// What http.NewRequestWithContext makes, but for the URL, which is parsed, and
+	// a header to throw away.
+	req := (&http.Request{
+		Method: http.MethodPost, URL: target, Host: target.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: span.inject(header), Body: http.NoBody, ContentLength: int64(len(call.Body)),
+	}).WithContext(ctx)
+	if body := call.Body; len(body) > 0 {
+		// In a type of its own net/http would not know that the body is at hand, and
+		// send the header in a packet before it.
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		if !c.replayed {
+			req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		}
 	}
 	resp, err := c.http.RoundTrip(req)
 	return resp, span, err
 }
 
-// Values many requests share; net/http does not modify them.
-var (
-	jsonType   = []string{"application/json"}
-	acceptable = []string{"application/json, text/plain;q=0.9, */*;q=0.5"}
-)
-
-// header makes the request's header: calls.md §2, nothing else.
-func (c *Client) header(call Call) (http.Header, error) {
-	h := make(http.Header, 8)
-	h["Content-Type"] = jsonType
-	if call.ContentType != "" {
-		h["Content-Type"] = []string{call.ContentType}
+// commonHeader is what all calls have in their header.
+func commonHeader(version string) http.Header {
+	return http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/plain;q=0.9, */*;q=0.5"},
+		"User-Agent":   {"tollgate/" + version},
 	}
-	h["Accept"] = acceptable
-	h["User-Agent"] = c.userAgent
+}
+
+// An outHeader is the header of a request: the common one until something is set.
+type outHeader struct {
+	http.Header
+	own bool
+}
+
+func (h *outHeader) set(name string, values []string) {
+	if !h.own {
+		h.Header, h.own = maps.Clone(h.Header), true
+	}
+	h.Header[name] = values
+}
+
+// header makes the request's header: calls.md §2, nothing else. It is not to be
+// modified.
+func (c *Client) header(call Call) (http.Header, error) {
+	h := outHeader{Header: c.common}
+	if call.ContentType != "" {
+		h.set("Content-Type", []string{call.ContentType})
+	}
 	for _, p := range c.pass {
-		if err := passOn(h, p.name, call.Header[p.key]); err != nil {
+		if err := h.passOn(p.name, call.Header[p.key]); err != nil {
 			return nil, err
 		}
 	}
 	if c.config.PassAuthorization {
-		if err := passOn(h, "Authorization", call.Header["Authorization"]); err != nil {
+		if err := h.passOn("Authorization", call.Header["Authorization"]); err != nil {
 			return nil, err
 		}
 	}
-	passTrace(h, call)
-	return h, nil
+	h.passTrace(call)
+	return h.Header, nil
 }
 
 // passOn sets a header to the values that are not empty, as they are.
-func passOn(h http.Header, name string, values []string) error {
+func (h *outHeader) passOn(name string, values []string) error {
 	if slices.ContainsFunc(values, isBlank) {
 		values = slices.DeleteFunc(slices.Clone(values), isBlank)
 	}
@@ -187,7 +216,7 @@ func passOn(h http.Header, name string, values []string) error {
 		return errUnsendable
 	}
 	if len(values) > 0 {
-		h[name] = values
+		h.set(name, values)
 	}
 	return nil
 }
@@ -196,7 +225,7 @@ func passOn(h http.Header, name string, values []string) error {
 // header, never mixed. It is only a hint: what W3C Trace Context does not allow is
 // left out rather than let fail the call, and a state without its parent means
 // nothing.
-func passTrace(h http.Header, call Call) {
+func (h *outHeader) passTrace(call Call) {
 	parent, state := call.Header["Traceparent"], call.Header["Tracestate"]
 	if call.Traceparent != "" {
 		parent, state = []string{call.Traceparent}, []string{call.Tracestate}
@@ -204,9 +233,9 @@ func passTrace(h http.Header, call Call) {
 	if len(parent) != 1 || !isTraceparent(parent[0]) {
 		return
 	}
-	h["traceparent"] = parent
+	h.set("traceparent", parent)
 	if isTracestate(state) {
-		_ = passOn(h, "tracestate", state)
+		_ = h.passOn("tracestate", state)
 	}
 }
 

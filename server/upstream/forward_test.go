@@ -181,7 +181,7 @@ func TestHeaderPolicy(t *testing.T) {
 				t.Fatal(answer.Failure)
 			}
 			want := http.Header{
-				"Accept": acceptable, "Content-Type": jsonType, "User-Agent": {"tollgate/1.2.3"}, "Content-Length": {"2"},
+				"Accept": {"application/json, text/plain;q=0.9, */*;q=0.5"}, "Content-Type": {"application/json"}, "User-Agent": {"tollgate/1.2.3"}, "Content-Length": {"2"},
 			}
 			for name, values := range tt.want {
 				want[name] = values
@@ -199,6 +199,31 @@ func TestForwardLeavesTheCallersHeaderAlone(t *testing.T) {
 	newClient(t, nil).Forward(t.Context(), Call{Tool: newTool(url), Body: []byte("{}"), Header: caller})
 	if diff := cmp.Diff(http.Header{"Guid": {"", "1", "", "2"}}, caller); diff != "" {
 		t.Errorf("caller's header changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestCallsHaveNothingOfEachOthersHeaders(t *testing.T) {
+	var got http.Header
+	tool := newTool(serve(t, func(w http.ResponseWriter, r *http.Request) { got = r.Header }))
+	c := newClient(t, func(config *Config) { config.PassAuthorization = true })
+	send := func(call Call) http.Header {
+		t.Helper()
+		call.Tool, call.Body = tool, []byte("{}")
+		if answer := c.Forward(t.Context(), call); answer.Failure != nil {
+			t.Fatal(answer.Failure)
+		}
+		return got
+	}
+	bare := send(Call{})
+	full := send(Call{
+		ContentType: "text/plain", Header: http.Header{"Guid": {"1"}, "Authorization": {"Bearer a"}},
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Tracestate: "a=b",
+	})
+	if len(full) != len(bare)+4 {
+		t.Fatalf("not everything was passed on: %v", full)
+	}
+	if diff := cmp.Diff(bare, send(Call{})); diff != "" {
+		t.Errorf("headers of a call after another (-want +got):\n%s", diff)
 	}
 }
 

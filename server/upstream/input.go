@@ -111,14 +111,12 @@ func (r *Reading) Input() *Input {
 // NotAsked is a failed tool, in the place of its question: text says why that was
 // not passed on.
 func (r *Reading) NotAsked(text string) Result {
-	result := r.fail(text)
-	result.Meta = append(result.Meta, r.upstreamMeta())
-	return result
+	return r.withMeta(r.fail(text))
 }
 
 // Asks is the result that hands the question on; state is the sealed one.
 func (r *Reading) Asks(state string) Result {
-	return Result{Asked: &Asked{Requests: r.input.Requests, State: state}, Meta: []jsonwire.Member{r.upstreamMeta()}}
+	return r.withMeta(Result{Asked: &Asked{Requests: r.input.Requests, State: state}})
 }
 
 // readInput checks a question. What MCP's schema says of the requests is checked as

@@ -54,9 +54,7 @@ func (r *Reading) Result(handle string) Result {
 		r.putHandle(handle)
 		r.kept = true
 	}
-	result := r.result()
-	result.Meta = append(result.Meta, r.upstreamMeta())
-	return result
+	return r.withMeta(r.result())
 }
 
 // NotKept is a failed tool, in the place of the result: text says why its state was
@@ -64,10 +62,9 @@ func (r *Reading) Result(handle string) Result {
 func (r *Reading) NotKept(text string) Result {
 	result := r.fail(text)
 	if r.finding == StateMissing && r.form == jsonForm {
-		result = r.failWith([]byte(text+" "), jsonwire.AppendCompact(nil, r.text))
+		result = r.failWith([]byte(text+" "), jsonwire.Compact(r.text))
 	}
-	result.Meta = append(result.Meta, r.upstreamMeta())
-	return result
+	return r.withMeta(result)
 }
 
 func (r *Reading) result() Result {
@@ -92,7 +89,7 @@ func (r *Reading) result() Result {
 
 // json maps a 2xx JSON answer.
 func (r *Reading) json(text []byte) Result {
-	compact := jsonwire.AppendCompact(make([]byte, 0, len(text)), text)
+	compact := jsonwire.Compact(text)
 	shown := compact
 	if kind := jsonwire.KindOf(compact); kind != jsonwire.KindObject && kind != jsonwire.KindArray {
 		shown = scalarText(text, compact)
@@ -215,7 +212,7 @@ func (r *Reading) httpError(text []byte) Result {
 	isJSONText := (isJSON(r.media) || r.media == "") && jsonwire.Check(text, answerLimits) == nil
 	switch {
 	case isJSONText:
-		text = jsonwire.AppendCompact(make([]byte, 0, len(text)), text)
+		text = jsonwire.Compact(text)
 	case isJSON(r.media), isText(r.media), r.media == "" && utf8.Valid(text):
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	default:
@@ -269,9 +266,13 @@ func (r *Reading) fail(text string) Result {
 func (r *Reading) success(text []byte) Result { return Result{Content: r.textContent(text)} }
 
 // textContent is content of one text item. A text may have megabytes: it is
-// copied into the content and nowhere else.
+// copied into the content, which has room for its common escapes, and nowhere else.
 func (r *Reading) textContent(text []byte) json.RawMessage {
-	content := make([]byte, 0, len(text)+len(text)/8+64)
+	size := len(text) + 80
+	for _, escaped := range []byte{'"', '\\', '\n'} {
+		size += bytes.Count(text, []byte{escaped})
+	}
+	content := make([]byte, 0, size)
 	content = append(content, `[{"type":"text","text":`...)
 	content = jsonwire.AppendString(content, text)
 	return r.closeContent(content)
@@ -282,6 +283,16 @@ func (r *Reading) closeContent(content []byte) json.RawMessage {
 	content = append(content, `,"_meta":{"searchTime":`...)
 	content = strconv.AppendInt(content, r.answer.Elapsed.Milliseconds(), 10)
 	return append(content, `}}]`...)
+}
+
+// metaRoom is how many members the gateway may add to the _meta of a result, the one
+// of withMeta among them.
+const metaRoom = 3
+
+// withMeta is the result with who answered in its _meta.
+func (r *Reading) withMeta(result Result) Result {
+	result.Meta = append(slices.Grow(result.Meta, metaRoom), r.upstreamMeta())
+	return result
 }
 
 // upstreamMeta says which service answered and with what HTTP status; no status

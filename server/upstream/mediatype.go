@@ -21,6 +21,8 @@ func mediaType(contentType string) (media, charset string) {
 		return "", ""
 	case "application/json": // nearly every answer
 		return contentType, ""
+	case "application/json; charset=utf-8", "application/json;charset=utf-8", "application/json;charset=UTF-8": // nearly every other
+		return "application/json", "utf-8"
 	}
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"tollgate/jsonwire"
 )
@@ -38,7 +39,11 @@ type Progress struct {
 }
 
 func isEventStream(resp *http.Response) bool {
-	media, _ := mediaType(resp.Header.Get("Content-Type"))
+	contentType := resp.Header.Get("Content-Type")
+	if len(contentType) < len(eventStream) || !strings.EqualFold(contentType[:len(eventStream)], eventStream) {
+		return false // and most need not be looked at any further
+	}
+	media, _ := mediaType(contentType)
 	return media == eventStream && isSuccess(resp.StatusCode)
 }
 

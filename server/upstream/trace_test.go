@@ -112,7 +112,7 @@ func TestSpansSayWhyThereIsNoAnswer(t *testing.T) {
 
 func TestInFlightShowsWhoIsBusy(t *testing.T) {
 	c := newClient(t, nil)
-	release, ok := c.Acquire("a")
+	place, ok := c.Acquire("a")
 	if _, second := c.Acquire("a"); !ok || !second {
 		t.Fatal("no place")
 	}
@@ -120,7 +120,7 @@ func TestInFlightShowsWhoIsBusy(t *testing.T) {
 	if got["a"] != 2 || len(got) != 1 {
 		t.Errorf("in flight: %v", got)
 	}
-	release()
+	place.Release()
 	if now := c.InFlight(); now["a"] != 1 || got["a"] != 2 {
 		t.Errorf("in flight: %v, and in the earlier view %v", now, got)
 	}
