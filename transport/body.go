@@ -26,53 +26,52 @@ const (
 // bodySet knows the request bodies that have not been read to their end.
 type bodySet struct {
 	mu     sync.Mutex
-	open   map[*body]struct{}
-	ending bool // bodies get bodyChance at most
+	first  *body // of a list
+	ending bool  // bodies get bodyChance at most
 }
 
-func newBodySet() *bodySet { return &bodySet{open: map[*body]struct{}{}} }
-
-// track gives the body of r its time limit. It returns r with a body that knows
-// when it has been read, and that body; nil if r has none.
+// track makes b the body of r, which has one, and gives it its time limit.
 //
 // The server's ReadTimeout, which this replaces, is for what no handler sees: an
 // Expect that net/http refuses by itself, and then waits for the body.
-//
-// r itself stays as it is: net/http recognises the types of its own bodies when
-// it ends a request.
-func (s *bodySet) track(w http.ResponseWriter, r *http.Request) (*http.Request, *body) {
-	if r.ContentLength == 0 {
-		return r, nil
-	}
-	b := &body{ReadCloser: r.Body, set: s, w: w, http1: r.ProtoMajor == 1, unread: true}
+func (s *bodySet) track(b *body, w http.ResponseWriter, r *http.Request) {
+	b.ReadCloser, b.set, b.w, b.http1, b.unread = r.Body, s, w, r.ProtoMajor == 1, true
 	b.limit(bodyTimeLimit)
 	if s.add(b) {
 		b.limit(bodyChance)
 	}
-	r = r.WithContext(r.Context())
-	r.Body = b
-	return r, b
 }
 
 func (s *bodySet) add(b *body) (ending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[b] = struct{}{}
+	if b.next = s.first; b.next != nil {
+		b.next.previous = b
+	}
+	s.first = b
 	return s.ending
 }
 
 func (s *bodySet) remove(b *body) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, b)
+	if b.previous != nil {
+		b.previous.next = b.next
+	} else {
+		s.first = b.next
+	}
+	if b.next != nil {
+		b.next.previous = b.previous
+	}
+	b.previous, b.next = nil, nil
 }
 
 // hurry gives bodyChance at most to the bodies that are under way and to all later ones.
 func (s *bodySet) hurry() {
 	s.mu.Lock()
 	s.ending = true
-	open := make([]*body, 0, len(s.open))
-	for b := range s.open {
+	var open []*body
+	for b := s.first; b != nil; b = b.next {
 		open = append(open, b)
 	}
 	s.mu.Unlock()
@@ -90,6 +89,8 @@ type body struct {
 	set   *bodySet
 	w     http.ResponseWriter // net/http's own
 	http1 bool                // the connection is the request's alone
+
+	previous, next *body // in set, which guards them
 
 	mu       sync.Mutex
 	unread   bool      // the end has not been read, and the handler has not returned

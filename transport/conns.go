@@ -119,27 +119,53 @@ type conn struct {
 	closed      sync.Once
 	multiplexed bool // guarded by set.mu
 
-	mu       sync.Mutex
-	begun    bool      // bytes have come since the connection was new or became idle
-	active   bool      // a request's header is complete, and its answer is not
-	ending   bool      // it is to end when idle
-	limit    time.Time // when it ends if it is not active by then; zero unless ending
-	deadline time.Time // the server's own read deadline
+	mu     sync.Mutex
+	begun  bool      // bytes have come since the connection was new or became idle
+	active bool      // a request's header is complete, and its answer is not
+	ending bool      // it is to end when idle
+	limit  time.Time // when it ends if it is not active by then; zero unless ending
+
+	// The server sets some ten deadlines with each request. The connection below gets
+	// to know only those that something waits for: each costs it a timer.
+	reads, writes waits
+}
+
+// waits are the reads or the writes that are under way, and their deadline.
+type waits struct {
+	under    int
+	deadline time.Time // the server's own
+	known    time.Time // to the connection below
 }
 
 // Read reads from the connection.
 func (c *conn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	c.reads.under++
+	_ = c.apply() // a closed connection shows at the read
+	c.mu.Unlock()
 	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !c.begun {
-			c.begun = true
-			if c.ending {
-				c.giveChance(headerChance)
-			}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads.under--
+	if n > 0 && !c.begun {
+		c.begun = true
+		if c.ending {
+			c.giveChance(headerChance)
 		}
 	}
+	return n, err
+}
+
+// Write writes to the connection.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writes.under++
+	_ = c.applyWrite() // a closed connection shows at the write
+	c.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes.under--
 	return n, err
 }
 
@@ -147,13 +173,21 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = t
+	c.reads.deadline = t
 	return c.apply()
+}
+
+// SetWriteDeadline sets the deadline for writing.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes.deadline = t
+	return c.applyWrite()
 }
 
 // SetDeadline sets the deadlines for reading and writing.
 func (c *conn) SetDeadline(t time.Time) error {
-	if err := c.Conn.SetWriteDeadline(t); err != nil {
+	if err := c.SetWriteDeadline(t); err != nil {
 		return err
 	}
 	return c.SetReadDeadline(t)
@@ -218,12 +252,34 @@ func (c *conn) giveChance(d time.Duration) {
 	_ = c.apply() // a closed connection shows at the next read
 }
 
-// apply sets the earlier of the server's deadline and the limit. It must be
-// called with the lock held.
+// apply has the earlier of the server's deadline and the limit bound what is being
+// read; what will be read it bounds when that begins. It must be called with the
+// lock held.
 func (c *conn) apply() error {
-	t := c.deadline
+	t := c.reads.deadline
 	if c.ending && !c.active && (t.IsZero() || c.limit.Before(t)) {
 		t = c.limit
 	}
+	if !c.reads.news(t) {
+		return nil
+	}
 	return c.Conn.SetReadDeadline(t)
+}
+
+// applyWrite does the same for the deadline for writing.
+func (c *conn) applyWrite() error {
+	if !c.writes.news(c.writes.deadline) {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(c.writes.deadline)
+}
+
+// news reports whether the connection below has to hear of deadline t, and notes
+// that it does.
+func (w *waits) news(t time.Time) bool {
+	if w.under == 0 || t == w.known {
+		return false
+	}
+	w.known = t
+	return true
 }

@@ -108,7 +108,7 @@ type server struct {
 	http     *http.Server
 	listener net.Listener
 	conns    *connSet
-	bodies   *bodySet
+	bodies   bodySet
 	stopped  chan error // what ended accepting
 	draining atomic.Bool
 	inFlight atomic.Int64 // requests in the handler
@@ -138,7 +138,7 @@ func newServer(o ServeOptions, l net.Listener, tlsConfig *tls.Config) *server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &server{o: o, conns: newConnSet(), bodies: newBodySet(), stopped: make(chan error, 1)}
+	s := &server{o: o, conns: newConnSet(), stopped: make(chan error, 1)}
 	s.listener = &connListener{Listener: l, set: s.conns}
 	s.http = &http.Server{
 		Handler:           s.handle(o.Handler),
@@ -191,14 +191,27 @@ func (s *server) handle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.inFlight.Add(1)
 		defer s.inFlight.Add(-1)
-		r, b := s.bodies.track(w, r)
-		if b != nil {
-			defer b.abandon()
+		x := &served{w: responseWriter{ResponseWriter: w, s: s}}
+		if r.ContentLength != 0 {
+			s.bodies.track(&x.body, w, r)
+			defer x.body.abandon()
+			x.w.body = &x.body
+			x.r = *r
+			x.r.Body = &x.body
+			r = &x.r
 		}
-		rw := &responseWriter{w, s, b}
-		next.ServeHTTP(rw, r)
-		rw.mark() // a handler may leave everything to the server
+		next.ServeHTTP(&x.w, r)
+		x.w.mark() // a handler may leave everything to the server
 	})
+}
+
+// served is what there is of a request beside net/http's own, in one piece of
+// memory. A request without a body stays net/http's. One with a body is a copy:
+// net/http recognises the types of its own bodies when it ends a request.
+type served struct {
+	w    responseWriter
+	r    http.Request
+	body body
 }
 
 // leave is the drain. Its first line is the moment from which the gateway is not
