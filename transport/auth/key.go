@@ -156,7 +156,8 @@ func (t keyTable) find(key string) *keyEntry {
 	if !strings.HasPrefix(key, keyPrefix) || len(key) > maxAPIKey {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(key))
+	var room [maxAPIKey]byte // on the stack
+	sum := sha256.Sum256(room[:copy(room[:], key)])
 	entry, found := t[sum]
 	if !found {
 		entry = noKey
