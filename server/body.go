@@ -105,38 +105,42 @@ type accepts struct{ json, stream bool }
 // parseAccept reads Accept with goodwill: no header takes everything, order does
 // not matter, a quality of zero says no, what is not understood says nothing.
 func parseAccept(h http.Header) accepts {
-	lines := h.Values("Accept")
-	if strings.TrimSpace(strings.Join(lines, "")) == "" {
-		return accepts{json: true, stream: true}
-	}
-	// The most specific range decides, as "text/event-stream;q=0, */*" shows.
-	best := map[string]int{}
-	var a accepts
-	take := func(target string, rank int, ok bool, field *bool) {
-		if rank > best[target] {
-			best[target], *field = rank, ok
-		}
-	}
-	for _, line := range lines {
+	var json, stream preference
+	blank := true
+	for _, line := range h.Values("Accept") {
+		blank = blank && strings.TrimSpace(line) == ""
 		for part := range strings.SplitSeq(line, ",") {
 			name, params, _ := strings.Cut(part, ";")
 			ok := !zeroQuality(params)
 			switch strings.ToLower(strings.TrimSpace(name)) {
 			case "application/json":
-				take("json", 3, ok, &a.json)
+				json.take(3, ok)
 			case "application/*":
-				take("json", 2, ok, &a.json)
+				json.take(2, ok)
 			case "text/event-stream":
-				take("stream", 3, ok, &a.stream)
+				stream.take(3, ok)
 			case "text/*":
-				take("stream", 2, ok, &a.stream)
+				stream.take(2, ok)
 			case "*/*", "*":
-				take("json", 1, ok, &a.json)
-				take("stream", 1, ok, &a.stream)
+				json.take(1, ok)
+				stream.take(1, ok)
 			}
 		}
 	}
-	return a
+	return accepts{json: blank || json.ok, stream: blank || stream.ok}
+}
+
+// preference is what the most specific range says of a media type: that decides, as
+// "text/event-stream;q=0, */*" shows.
+type preference struct {
+	rank int // of the range it is from: the higher the more specific
+	ok   bool
+}
+
+func (p *preference) take(rank int, ok bool) {
+	if rank > p.rank {
+		p.rank, p.ok = rank, ok
+	}
 }
 
 // zeroQuality reports whether a media range's parameters say q=0.

@@ -278,17 +278,23 @@ func (c *core) record(ctx context.Context, r *callRecord) {
 		c.observer.CallEnded(r.event(total))
 	}
 	r.span.called(r)
-	attrs := make([]slog.Attr, 0, 10)
-	attrs = append(attrs, slog.String("route", string(r.route)))
-	if r.tool != nil {
-		attrs = append(attrs, slog.String("tool", string(r.tool.Name)), slog.String("service", string(r.tool.Service)))
+	handler := c.log.Handler()
+	if !handler.Enabled(ctx, slog.LevelInfo) {
+		return
 	}
-	attrs = append(attrs, slog.String("principal", r.caller.hash()), slog.String("outcome", r.outcome), slog.Int64("ms", total.Milliseconds()))
+	// The record is made here because Logger would look for the place in the code,
+	// which nobody is told, with each call.
+	line := slog.NewRecord(r.start.Add(total), slog.LevelInfo, "call", 0)
+	line.AddAttrs(slog.String("route", string(r.route)))
+	if r.tool != nil {
+		line.AddAttrs(slog.String("tool", string(r.tool.Name)), slog.String("service", string(r.tool.Service)))
+	}
+	line.AddAttrs(slog.String("principal", r.caller.hash()), slog.String("outcome", r.outcome), slog.Int64("ms", total.Milliseconds()))
 	if r.answer != nil {
-		attrs = append(attrs, slog.Int("status", r.answer.Status), slog.Int("bytes", len(r.answer.Body)))
+		line.AddAttrs(slog.Int("status", r.answer.Status), slog.Int("bytes", len(r.answer.Body)))
 	}
 	if r.charge != nil && !r.charge.event.Refused {
-		attrs = append(attrs, slog.Int64("cost", r.charge.event.Charged))
+		line.AddAttrs(slog.Int64("cost", r.charge.event.Charged))
 	}
-	c.log.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
+	_ = handler.Handle(ctx, line) // a log that cannot be written fails no call
 }
