@@ -121,6 +121,7 @@ func (c *compilation) run(doc []byte) (made *compiled, err error) {
 	made.graph = g
 	if len(g.breaches) == 0 {
 		made.perByte = g.costPerByte()
+		made.quick = newQuick(g)
 		c.checkUsable(made)
 	}
 	return made, nil

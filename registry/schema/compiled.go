@@ -9,6 +9,7 @@ import "github.com/santhosh-tekuri/jsonschema/v6"
 type compiled struct {
 	root    *jsonschema.Schema
 	graph   *graph
+	quick   *quick // of a graph without breaches
 	perByte int64 // work per byte of a value; see cost.go
 	skipped []string
 }

@@ -10,6 +10,7 @@
 //   - compiled.go: what is compiled again when it is needed
 //   - pattern.go, translate.go, skip.go: regular expressions of several languages
 //   - graph.go, cost.go, survey.go: a bound for the work of one validation
+//   - quick.go, quick_scalar.go, quick_compile.go: a check before the library's, for what surely fits
 //   - breach.go, text.go: errors as a language model can use them
 //
 // The keyword format is an annotation in every draft and never checked.
@@ -65,6 +66,9 @@ func (s *Schema) Validate(value []byte) (breaches []Breach) {
 	c := s.use()
 	if c == nil {
 		return []Breach{{Text: uncheckable}}
+	}
+	if c.quick.fits(value) {
+		return nil
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
