@@ -47,7 +47,7 @@ func startStack(tb testing.TB, s source, log *slog.Logger) *stack {
 	go func() {
 		ended <- transport.Serve(ctx, transport.ServeOptions{
 			Config:       settings,
-			Handler:      transport.Guard(settings, p.config.Upstream.PassHeaders, p.server),
+			Handler:      p.publicHandler(settings),
 			Ready:        func(addr net.Addr) { ready <- addr },
 			CloseStreams: p.server.CloseStreams,
 			Logger:       log,
