@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"tollgate/jsonwire"
@@ -23,10 +24,11 @@ type message struct {
 
 	params  []jsonwire.Member // members of params, unique; nil when absent or null
 	tool    string            // params.name, the tool a tools/call names; "" when absent or no text
-	meta    []byte            // params._meta, an object; nil when absent or null
+	meta    []jsonwire.Member // members of params._meta, unique; nil when absent or null
 	version string            // the protocol version _meta declares; "" when it declares none
 
-	room [4]jsonwire.Member // for params, of which there are seldom more
+	room     [4]jsonwire.Member // for params, of which there are seldom more
+	metaRoom [4]jsonwire.Member // for meta
 }
 
 // isNotification reports whether the message is a notification, however wrong
@@ -52,18 +54,26 @@ func (m *message) param(name string) []byte {
 
 // metaText is a member of _meta that is text, "" when there is none.
 func (m *message) metaText(name string) string {
-	raw, _ := jsonwire.Get(m.meta, name)
-	text, _ := jsonwire.Text(raw)
+	text, _ := jsonwire.Text(m.metaValue(name))
 	return text
+}
+
+// metaValue is a member of _meta, nil when absent.
+func (m *message) metaValue(name string) []byte {
+	for _, member := range m.meta {
+		if member.Name == name {
+			return member.Value
+		}
+	}
+	return nil
 }
 
 // call is what a tools/call asks the core for. What only the door knows is not in it.
 func (m *message) call(route registry.RouteKey, caller Caller, modern bool) *call {
-	capabilities, _ := jsonwire.Get(m.meta, metaCapabilities)
 	return &call{
 		route: route, caller: caller, modern: modern,
 		tool: registry.ToolName(m.tool), arguments: m.param("arguments"),
-		responses: m.param("inputResponses"), requestState: m.param("requestState"), capabilities: capabilities,
+		responses: m.param("inputResponses"), requestState: m.param("requestState"), capabilities: m.metaValue(metaCapabilities),
 		traceparent: m.metaText(metaTraceparent), tracestate: m.metaText(metaTracestate),
 	}
 }
@@ -116,10 +126,11 @@ func checkText(body []byte) (tooDeep *jsonwire.Error, _ error) {
 	return tooDeep, nil
 }
 
-// Members that mean something: those of a message, and those of params.
+// Members that mean something: those of a message, of params and of _meta.
 var (
 	envelopeNames = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	paramNames    = []string{"name", "arguments", "cursor", "inputResponses", "requestState", "_meta"}
+	metaNames     = []string{metaVersion, metaCapabilities, metaClientInfo, metaProgressToken, metaTraceparent, metaTracestate}
 )
 
 // readEnvelope takes the members of JSON-RPC. A member that is there twice, or
@@ -183,20 +194,22 @@ func (m *message) readParams(params []byte) error {
 	if m.method == methodCall {
 		m.tool, _ = jsonwire.Text(m.param("name"))
 	}
-	if m.meta = m.param("_meta"); m.meta == nil {
+	meta := m.param("_meta")
+	if meta == nil {
 		return nil
 	}
-	if jsonwire.KindOf(m.meta) != jsonwire.KindObject {
-		m.meta = nil
+	if jsonwire.KindOf(meta) != jsonwire.KindObject {
 		return fail(badParams, "_meta must be an object")
 	}
-	if err := jsonwire.Check(m.meta, jsonwire.Limits{}); err != nil {
+	if err := jsonwire.Check(meta, jsonwire.Limits{}); err != nil {
 		return fail(invalidRequest, "_meta: %v", err)
 	}
-	raw, ok := jsonwire.Get(m.meta, metaVersion)
-	if !ok {
+	m.meta, _ = jsonwire.AppendObject(m.metaRoom[:0], meta, metaNames...)
+	raw := m.metaValue(metaVersion)
+	if raw == nil {
 		return nil
 	}
+	var ok bool
 	if m.version, ok = jsonwire.TextOf(raw, modernVersion); !ok || m.version == "" {
 		return fail(badParams, "missing or invalid _meta field %q", metaVersion)
 	}
@@ -221,9 +234,14 @@ func unique(object string, members []jsonwire.Member, names ...string) error {
 			}
 		}
 	}
-	for _, name := range names {
-		if others := jsonwire.Lookalikes(members, name); others != nil {
-			return fail(invalidRequest, "member %q must be written %q", clip(others[0]), name)
+	for i, m := range members {
+		if slices.Contains(names, m.Name) {
+			continue // as nearly all are
+		}
+		for _, name := range names {
+			if jsonwire.Lookalikes(members[i:i+1], name) != nil {
+				return fail(invalidRequest, "member %q must be written %q", clip(m.Name), name)
+			}
 		}
 	}
 	return nil

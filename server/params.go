@@ -44,11 +44,11 @@ func (m *message) validateMeta() error {
 	if m.version == "" {
 		return fail(badParams, "missing or invalid _meta field %q", metaVersion)
 	}
-	if raw, _ := jsonwire.Get(m.meta, metaCapabilities); jsonwire.KindOf(raw) != jsonwire.KindObject {
+	if jsonwire.KindOf(m.metaValue(metaCapabilities)) != jsonwire.KindObject {
 		return fail(badParams, "missing or invalid _meta field %q", metaCapabilities)
 	}
-	info, ok := jsonwire.Get(m.meta, metaClientInfo)
-	if !ok {
+	info := m.metaValue(metaClientInfo)
+	if info == nil {
 		return nil
 	}
 	for _, name := range []string{"name", "version"} {

@@ -19,8 +19,8 @@ const metaProgressToken = "progressToken"
 // progressToken is what the caller wants its progress called, nil when it does not
 // want any. Like an id it is a string or an integer; anything else asks for nothing.
 func (m *message) progressToken() []byte {
-	token, ok := jsonwire.Get(m.meta, metaProgressToken)
-	if !ok || jsonwire.IDFault(token) != "" {
+	token := m.metaValue(metaProgressToken)
+	if token == nil || jsonwire.IDFault(token) != "" {
 		return nil
 	}
 	return token
