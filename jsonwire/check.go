@@ -218,7 +218,12 @@ func (s *scanner) str() (body []byte, plain, ok bool) {
 	data, start := s.data, s.pos+1
 	plain = true
 	for i := start; i < len(data); {
-		switch c := data[i]; {
+		c := data[i]
+		if literal[c] {
+			i++
+			continue
+		}
+		switch {
 		case c == '"':
 			s.pos = i + 1
 			return data[start:i], plain, true
@@ -231,8 +236,6 @@ func (s *scanner) str() (body []byte, plain, ok bool) {
 			i += n
 		case c < 0x20:
 			return nil, false, s.fail(Syntax, i, "unescaped control character in a string")
-		case c < utf8.RuneSelf:
-			i++
 		default:
 			r, n := utf8.DecodeRune(data[i:])
 			if r == utf8.RuneError && n == 1 {
