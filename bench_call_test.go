@@ -156,7 +156,6 @@ var modernDoor, legacyDoor = doors[0], doors[1]
 
 func newBenchWorld(b *testing.B) benchWorld {
 	b.Helper()
-	spareCollections() // as serve does; all targets are in this process and get the benefit
 	service := newBenchService(b)
 	gateway := startBenchGateway(b, "", service)
 	plain := serveHTTP(b, plainForwarder(service))

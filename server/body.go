@@ -86,11 +86,11 @@ func checkContent(h http.Header) error {
 		}
 	}
 	types := h.Values("Content-Type")
-	if len(types) == 0 || len(types) == 1 && types[0] == jsonType[0] {
+	if len(types) == 0 || len(types) == 1 && types[0] == jsonMedia {
 		return nil
 	}
 	mediaType, params, err := mime.ParseMediaType(types[0])
-	if err != nil || len(types) > 1 || mediaType != "application/json" {
+	if err != nil || len(types) > 1 || mediaType != jsonMedia {
 		return fail(unsupportedMedia, "Content-Type must be application/json")
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {

@@ -20,8 +20,8 @@ import (
 // its checks. What the doors answer is the same; TestDoorsAnswerAlike and FuzzFast
 // hold that. All else stays the SDK's: handshakes, streams, frames.
 
-// serverInfo is the server as a member of _meta, as the SDK writes it.
-func serverInfo(name, version string) jsonwire.Member {
+// identify is the server as a member of _meta, as the SDK writes it.
+func identify(name, version string) jsonwire.Member {
 	b := jsonwire.AppendString([]byte(`{"name":`), name)
 	b = jsonwire.AppendString(append(b, `,"version":`...), version)
 	return jsonwire.Member{Name: mcp.MetaKeyServerInfo, Value: append(b, '}')}
@@ -32,47 +32,51 @@ func (s *Server) isFast(x *exchange, wantsStream bool) bool {
 	return s.fast && !wantsStream && (x.msg.method == methodList || x.msg.method == methodCall)
 }
 
-// A fastAnswer is the body of an answer, in parts: those of a list are written out
-// of the snapshot, and copied nowhere.
-type fastAnswer [3][]byte
+// bodyParts are the body of an answer: a list's own bytes are the snapshot's, and are
+// copied nowhere.
+type bodyParts [3][]byte
 
 // answerFast answers a list or a call.
 func (s *Server) answerFast(w http.ResponseWriter, r *http.Request, x *exchange, key registry.RouteKey, caller Caller) {
 	header, status := w.Header(), http.StatusOK
-	answer, err := s.fastAnswer(r, x, key, caller, header)
+	body, err := s.askCore(r, x, key, caller, header)
 	if err != nil {
 		f := asFailure(err)
 		s.logFailure(x.ctx, f)
 		x.span.failed(f, x.modern)
 		f.setHeaders(header)
-		status, answer = f.status(x.modern), fastAnswer{f.response(x.msg.id, x.modern)}
+		status, body = f.status(x.modern), bodyParts{f.response(x.msg.id, x.modern)}
 	}
 	length := 0
-	for _, part := range answer {
+	for _, part := range body {
 		length += len(part)
 	}
 	header["Content-Type"], header["Cache-Control"] = jsonType, uncached
 	header["Content-Length"] = []string{strconv.Itoa(length)}
 	x.begun.Store(true)
 	w.WriteHeader(status)
-	for _, part := range answer {
+	for _, part := range body {
 		if len(part) > 0 {
 			_, _ = w.Write(part) // a client that has left does not read it
 		}
 	}
 }
 
-// Values of headers that many answers share; net/http does not modify them.
+const jsonMedia = "application/json"
+
+// Values of headers that all answers share. They have no room for a second value, so
+// that whoever adds one to a header copies.
 var (
-	jsonType = []string{"application/json"}
+	jsonType = []string{jsonMedia}
 	uncached = []string{"no-cache, no-transform"}
 )
 
-// fastAnswer asks the core. Headers of the answer are added to header.
-func (s *Server) fastAnswer(r *http.Request, x *exchange, key registry.RouteKey, caller Caller, header http.Header) (answer fastAnswer, err error) {
+// askCore returns the body of what the core answers. Headers of the answer are added to
+// header.
+func (s *Server) askCore(r *http.Request, x *exchange, key registry.RouteKey, caller Caller, header http.Header) (body bodyParts, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			answer, err = fastAnswer{}, s.panicked(p)
+			body, err = bodyParts{}, s.panicked(p)
 		}
 	}()
 	if x.msg.method == methodList {
@@ -82,13 +86,13 @@ func (s *Server) fastAnswer(r *http.Request, x *exchange, key registry.RouteKey,
 	c.snapshot, c.header, c.reply, c.span, c.mirrored = x.snapshot, r.Header, header, x.span, x.modern
 	result, err := s.core.call(x.span.context(x.ctx), c)
 	if err != nil {
-		return fastAnswer{}, err
+		return bodyParts{}, err
 	}
-	return fastAnswer{s.fastResult(x, result)}, nil
+	return bodyParts{s.fastResult(x, result)}, nil
 }
 
 // fastList is the list of the snapshot that the route check saw.
-func (s *Server) fastList(x *exchange) fastAnswer {
+func (s *Server) fastList(x *exchange) bodyParts {
 	list, ttl := s.core.list(x.snapshot, x.modern)
 	b := s.appendHead(make([]byte, 0, headRoom), x, nil)
 	if x.modern {
@@ -104,10 +108,11 @@ func (s *Server) fastList(x *exchange) fastAnswer {
 		b = append(b, '"')
 	}
 	b = append(b, "}}"...)
-	return fastAnswer{b[:head:head], list, b[head:]}
+	return bodyParts{b[:head:head], list, b[head:]}
 }
 
-// fastResult encodes a tool result.
+// fastResult encodes a tool result. Its parts are valid JSON, as upstream.Result has
+// it, or else the answer would not be.
 func (s *Server) fastResult(x *exchange, r upstream.Result) []byte {
 	size := len(r.Content) + len(r.Structured) + headRoom
 	for _, m := range r.Meta {

@@ -274,6 +274,14 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
+// take is String, and empties the buffer.
+func (l *logBuffer) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
+
 // A reply is an HTTP answer, read whole.
 type reply struct {
 	status int

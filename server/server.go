@@ -146,7 +146,7 @@ func New(o Options) (*Server, error) {
 		info:       &mcp.Implementation{Name: o.Identity, Version: o.Version},
 		byKey:      make(map[registry.RouteKey]*route),
 		fast:       fastPath,
-		serverInfo: serverInfo(o.Identity, o.Version),
+		serverInfo: identify(o.Identity, o.Version),
 	}
 	s.json = s.newHandler(true)
 	s.sse = s.newHandler(false)
