@@ -88,27 +88,16 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 	}
 	record.listed = true
 
-	// The tool. One that is not there may be new: the route is looked at again.
-	tool := snapshot.Tool(in.tool)
-	if tool == nil {
-		if snapshot, err = c.routes.RecheckTool(ctx, in.route); err != nil {
-			return result, err
-		}
-		if tool = snapshot.Tool(in.tool); tool == nil {
-			return result, unknownTool(in.tool)
-		}
+	tool, err := c.find(ctx, in, snapshot)
+	if err != nil {
+		return result, err
 	}
 	record.tool = tool
 
 	// What the agent said, and whether the headers said the same.
-	arguments, err := checkArguments(in.arguments, tool)
+	arguments, err := in.checked(tool)
 	if err != nil {
 		return result, err
-	}
-	if in.mirrored {
-		if err := checkParamHeaders(in.header, tool, arguments); err != nil {
-			return result, err
-		}
 	}
 	if breaches := tool.Input.Validate(arguments); len(breaches) > 0 {
 		record.refused = "invalid_arguments"
@@ -177,6 +166,31 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 		return reading.NotKept(refusal), nil
 	}
 	return reading.Result(kept), nil
+}
+
+// find is the tool of a call. One that is not there may be new: the route is looked
+// at again.
+func (c *core) find(ctx context.Context, in *call, snapshot *registry.Snapshot) (*registry.RoutedTool, error) {
+	if tool := snapshot.Tool(in.tool); tool != nil {
+		return tool, nil
+	}
+	newer, err := c.routes.RecheckTool(ctx, in.route)
+	if err != nil {
+		return nil, err
+	}
+	if tool := newer.Tool(in.tool); tool != nil {
+		return tool, nil
+	}
+	return nil, unknownTool(in.tool)
+}
+
+// checked are the arguments of a call, within their bounds and as the headers say.
+func (in *call) checked(tool *registry.RoutedTool) ([]byte, error) {
+	arguments, err := checkArguments(in.arguments, tool)
+	if err == nil && in.mirrored {
+		err = checkParamHeaders(in.header, tool, arguments)
+	}
+	return arguments, err
 }
 
 // checkArguments bounds the arguments and gives absent ones their meaning.
@@ -282,8 +296,8 @@ func (c *core) record(ctx context.Context, r *callRecord) {
 	if !handler.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	// The record is made here because Logger would look for the place in the code,
-	// which nobody is told, with each call.
+	// The record is made here because Logger would look for the place in the code with
+	// each call: a handler that adds the source has none to add.
 	line := slog.NewRecord(r.start.Add(total), slog.LevelInfo, "call", 0)
 	line.AddAttrs(slog.String("route", string(r.route)))
 	if r.tool != nil {

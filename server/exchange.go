@@ -46,6 +46,28 @@ func doorOf(ctx context.Context) *door {
 	return d
 }
 
+// message is the request as it came, nil when it is not a call any more.
+func (d *door) message(req mcp.Request) *message {
+	if d.http != nil {
+		return &d.http.msg
+	}
+	if p := d.pendingOf(req); p != nil {
+		return p.msg
+	}
+	return nil
+}
+
+// span is that of the request, nil when it is not traced.
+func (d *door) span(req mcp.Request) *span {
+	if d.http != nil {
+		return d.http.span
+	}
+	if p := d.pendingOf(req); p != nil {
+		return p.span
+	}
+	return nil
+}
+
 // An exchange is one HTTP request with one answer: what was read of it, and the
 // response slot, in which whoever answers behind the SDK leaves what HTTP has to
 // say. The SDK writes its answer after the middleware returned, in the same

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"tollgate/jsonwire"
 	"tollgate/registry"
@@ -70,8 +71,10 @@ func (c *core) notOpened(ctx context.Context, in *call, tool *registry.RoutedToo
 	if failed.Kind == handle.Expired {
 		kind = requestStateExpired
 	}
-	asHandle := callState{core: c, tool: tool, rule: registry.StateRule{Mode: requestMode}, binding: in.roundOf(tool, nil).Binding}
-	asHandle.log(ctx, openHandle, failed)
+	c.logState(ctx, []slog.Attr{
+		slog.String("route", string(in.route)), slog.String("tool", string(tool.Name)), slog.String("service", string(tool.Service)),
+		slog.String("mode", string(requestMode)), slog.String("operation", openHandle),
+	}, failed)
 	return &failure{kind: kind, text: failed.Error()}
 }
 

@@ -217,7 +217,7 @@ func (m *message) readParams(params []byte) error {
 }
 
 // maxMembers bounds the envelope and params. The protocol has a handful of
-// members for each, and every message is read before anybody knows who sends it.
+// members for each, and unique compares each with each, for anybody who asks.
 const maxMembers = 64
 
 // unique refuses a member named twice and, for the names given, a member that

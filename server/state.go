@@ -170,23 +170,28 @@ func outcomeOf(kind handle.Kind) string {
 // and not the caller's. Neither the handle nor the key it names is told: both are
 // what the caller wrote.
 func (s *callState) log(ctx context.Context, operation string, failed *handle.Error) {
-	attrs := append(s.attrs(operation), slog.String("kind", string(failed.Kind)))
+	s.core.logState(ctx, s.attrs(operation), failed)
+}
+
+// logState is log of a failure that attrs tell the place of.
+func (c *core) logState(ctx context.Context, attrs []slog.Attr, failed *handle.Error) {
+	attrs = append(attrs, slog.String("kind", string(failed.Kind)))
 	switch failed.Kind {
 	case handle.UnknownKey:
-		if calls, due := s.core.warnings.unknownKey.Due(1); due {
-			s.core.log.LogAttrs(ctx, slog.LevelWarn, "a handle names a key that is not here: replicas may have different keys", append(attrs, slog.Int("calls", calls))...)
+		if calls, due := c.warnings.unknownKey.Due(1); due {
+			c.log.LogAttrs(ctx, slog.LevelWarn, "a handle names a key that is not here: replicas may have different keys", append(attrs, slog.Int("calls", calls))...)
 			return
 		}
 	case handle.Unavailable:
 		if cause := failed.Unwrap(); cause != nil {
 			attrs = append(attrs, slog.String("cause", cause.Error()))
 		}
-		if calls, due := s.core.warnings.unavailable.Due(1); due {
-			s.core.log.LogAttrs(ctx, slog.LevelWarn, "the state store is unavailable: tools with stored state fail, others do not", append(attrs, slog.Int("calls", calls))...)
+		if calls, due := c.warnings.unavailable.Due(1); due {
+			c.log.LogAttrs(ctx, slog.LevelWarn, "the state store is unavailable: tools with stored state fail, others do not", append(attrs, slog.Int("calls", calls))...)
 			return
 		}
 	}
-	s.core.log.LogAttrs(ctx, slog.LevelDebug, "handle refused, or state not kept", attrs...)
+	c.log.LogAttrs(ctx, slog.LevelDebug, "handle refused, or state not kept", attrs...)
 }
 
 // attrs say which operation of which tool a line of the log is about.

@@ -230,6 +230,27 @@ func (c *session) accept(data []byte) *jsonrpc.Request {
 	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.sdkParams(), Extra: marked(m)}
 }
 
+// callMark is the header under which a request on frames tells the middleware which
+// of the pending calls it is: the SDK keeps the id to itself.
+const callMark = "Tollgate-Call"
+
+// marked is what travels past the SDK beside a request on frames.
+func marked(m *message) any {
+	return &mcp.RequestExtra{Header: http.Header{callMark: {string(m.id)}}}
+}
+
+// pendingOf is the call on frames that a request is, nil when it is not pending.
+func (d *door) pendingOf(req mcp.Request) *pendingCall {
+	extra := req.GetExtra()
+	if extra == nil {
+		return nil
+	}
+	c := d.frames
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending[sdkID([]byte(extra.Header.Get(callMark)))]
+}
+
 // begin registers a call. ok is false when its id belongs to a pending one.
 func (c *session) begin(m *message) (id jsonrpc.ID, ok bool) {
 	id = sdkID(m.id)

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -177,47 +176,4 @@ func (s *span) end() {
 	if s != nil {
 		s.End()
 	}
-}
-
-// callMark is the header under which a request on frames tells the middleware
-// its id, which the SDK keeps to itself.
-const callMark = "Tollgate-Call"
-
-// marked is what travels past the SDK beside a request on frames.
-func marked(m *message) any {
-	return &mcp.RequestExtra{Header: http.Header{callMark: {string(m.id)}}}
-}
-
-// pendingOf is the call on frames that a request is, nil when it is not pending.
-func (d *door) pendingOf(req mcp.Request) *pendingCall {
-	extra := req.GetExtra()
-	if extra == nil {
-		return nil
-	}
-	c := d.frames
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pending[sdkID([]byte(extra.Header.Get(callMark)))]
-}
-
-// message is the request as it came, nil when it is not a call any more.
-func (d *door) message(req mcp.Request) *message {
-	if d.http != nil {
-		return &d.http.msg
-	}
-	if p := d.pendingOf(req); p != nil {
-		return p.msg
-	}
-	return nil
-}
-
-// span is that of the request, nil when it is not traced.
-func (d *door) span(req mcp.Request) *span {
-	if d.http != nil {
-		return d.http.span
-	}
-	if p := d.pendingOf(req); p != nil {
-		return p.span
-	}
-	return nil
 }
