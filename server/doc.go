@@ -19,7 +19,8 @@
 //     receives, from the core.
 //   - http.go is the HTTP door: its checks in their order, with body.go (reading
 //     it), headers.go (headers against body), exchange.go (the response slot) and
-//     stream.go (event streams that no slow reader can hold up).
+//     stream.go (event streams that no slow reader can hold up). fast.go answers
+//     most lists and calls there, without the SDK.
 //   - stdio.go is the door for frames (lines of stdin and stdout); client.go is a
 //     client of that door inside the process. subscription.go keeps the order of
 //     what a subscription hears, at both doors.
