@@ -82,9 +82,10 @@ func unquote(t *testing.T, literal *ast.BasicLit) string {
 func outcomes(t *testing.T) []string {
 	t.Helper()
 	words := append(constants(t, filepath.Join("server", "upstream"), "Kind"), "ok", "tool_error", "invalid_arguments", "busy", "panic")
-	state := []string{"handle_expired", "handle_not_valid", "state_store_unavailable", "state_changed", "state_too_large", "state_missing", "state_ambiguous"}
+	state := []string{"handle_expired", "handle_not_valid", "state_store_unavailable", "state_changed", "state_too_large", "state_missing", "state_ambiguous", "question_not_asked"}
+	written := readText(t, "server", "state.go") + readText(t, "server", "input.go")
 	for _, word := range state {
-		if !strings.Contains(readText(t, "server", "state.go"), strconv.Quote(word)) {
+		if !strings.Contains(written, strconv.Quote(word)) {
 			t.Errorf("no call has the outcome %s any more", word)
 		}
 	}
@@ -173,7 +174,7 @@ func TestOperationsNamesEveryWordOfTheViews(t *testing.T) {
 	known := outcomes(t)
 	documented := firstColumn(section(t, document, "## Outcomes of calls"))
 	for _, word := range known {
-		own := slices.ContainsFunc([]string{"handle_", "state_", "budget_"}, func(prefix string) bool { return strings.HasPrefix(word, prefix) })
+		own := slices.ContainsFunc([]string{"handle_", "state_", "budget_", "question_"}, func(prefix string) bool { return strings.HasPrefix(word, prefix) })
 		if own && !slices.Contains(documented, word) {
 			t.Errorf("the documents on operations have no row for the outcome %s", word)
 		}

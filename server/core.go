@@ -154,7 +154,7 @@ func (c *core) pipeline(ctx context.Context, in *call, record *callRecord) (resu
 
 	reading := upstream.Read(in.route, tool, answer, !in.modern)
 	if reading.Input() != nil {
-		return c.ask(in, tool, arguments, &reading)
+		return c.ask(ctx, in, record, arguments, &reading)
 	}
 
 	// Handle out: the new state is kept, and the handle takes its place.

@@ -52,7 +52,7 @@ func (c *core) further(ctx context.Context, in *call, tool *registry.RoutedTool,
 		r.responses = in.responses
 	}
 	if c.keys == nil { // so no state was ever sealed
-		return nil, fail(requestStateNotValid, "the request state is not valid for this call; call the tool again without it")
+		return nil, fail(requestStateNotValid, handle.RequestNotValid)
 	}
 	var err error
 	if r.state, err = c.keys.OpenRequest(in.roundOf(tool, arguments), sealed); err != nil {
@@ -88,10 +88,14 @@ func (r *round) request(to *upstream.Call) {
 }
 
 // ask hands a Tool Service's question on, to a caller that can answer it.
-func (c *core) ask(in *call, tool *registry.RoutedTool, arguments []byte, reading *upstream.Reading) (upstream.Result, error) {
-	input := reading.Input()
+func (c *core) ask(ctx context.Context, in *call, record *callRecord, arguments []byte, reading *upstream.Reading) (upstream.Result, error) {
+	tool, input := record.tool, reading.Input()
+	notAsked := func(why string) (upstream.Result, error) {
+		record.refused = "question_not_asked"
+		return reading.NotAsked("The Tool Service asks for further input, " + why), nil
+	}
 	if !in.modern {
-		return reading.NotAsked("The Tool Service asks for further input, which only a client of protocol version " + modernVersion + " or later can be asked for."), nil
+		return notAsked("which only a client of protocol version " + modernVersion + " or later can be asked for.")
 	}
 	if missing := input.Missing(in.capabilities); missing != nil {
 		return upstream.Result{}, &failure{
@@ -100,11 +104,21 @@ func (c *core) ask(in *call, tool *registry.RoutedTool, arguments []byte, readin
 		}
 	}
 	if c.keys == nil {
-		return reading.NotAsked("The Tool Service asks for further input, and this gateway has no keys to seal its question with (TOLLGATE_HANDLE_KEYS)."), nil
+		c.warnUnsealed(ctx, in.route, tool)
+		return notAsked("and this gateway has no keys to seal its question with (TOLLGATE_HANDLE_KEYS).")
 	}
 	state, err := c.keys.SealRequest(in.roundOf(tool, arguments), input.State)
 	if err != nil {
-		return reading.NotAsked("The Tool Service asks for further input, but its question cannot be passed on: " + err.Error() + "."), nil
+		return notAsked("but its question cannot be passed on: " + err.Error() + ".")
 	}
 	return reading.Asks(state), nil
+}
+
+// warnUnsealed tells the operator, once a minute, of questions that nobody is asked.
+func (c *core) warnUnsealed(ctx context.Context, route registry.RouteKey, tool *registry.RoutedTool) {
+	if calls, due := c.warnings.unsealed.Due(1); due {
+		c.log.LogAttrs(ctx, slog.LevelWarn, "a tool asks its caller for input, and there are no keys to seal its question with",
+			slog.String("route", string(route)), slog.String("tool", string(tool.Name)), slog.String("service", string(tool.Service)),
+			slog.Int("calls", calls), slog.String("remedy", "set TOLLGATE_HANDLE_KEYS or handles.keysFile, see tollgate key handle"))
+	}
 }

@@ -23,9 +23,9 @@ const (
 // unchangedState is the outcome of an update that had no new state to keep.
 const unchangedState = "unchanged"
 
-// stateWarnings are the two faults of handles that an operator has to hear of.
+// stateWarnings are the faults of handles and questions that an operator has to hear of.
 type stateWarnings struct {
-	unknownKey, unavailable loglimit.EveryMinute
+	unknownKey, unavailable, unsealed loglimit.EveryMinute
 }
 
 // A callState is what becomes of the state between calls in one call. The zero value

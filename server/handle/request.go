@@ -53,17 +53,21 @@ func (k *Keys) OpenRequest(r Round, sealed string) (state []byte, err error) {
 	case !ok || err != nil:
 		return nil, notThisRound(Malformed)
 	case isOver(expires):
-		return nil, &Error{Kind: Expired, text: fmt.Sprintf("the request state expired after %d s; call the tool again", RequestTTL/time.Second)}
+		return nil, &Error{Kind: Expired, text: fmt.Sprintf("the request state expired after %d s; call the tool again without it", RequestTTL/time.Second)}
 	case len(state) == 0:
 		return nil, nil
 	}
 	return state, nil
 }
 
+// RequestNotValid is what the caller is told of a request state that is not valid for
+// its call.
+const RequestNotValid = "the request state is not valid for this call: it is another call's, or the arguments are not the same; call the tool again without it"
+
 // notThisRound is the error of a request state that is not valid for a call,
 // whatever the reason.
 func notThisRound(kind Kind) *Error {
-	return &Error{Kind: kind, text: "the request state is not valid for this call; call the tool again without it"}
+	return &Error{Kind: kind, text: RequestNotValid}
 }
 
 // requestData is what the MAC of a request state covers, beyond its version and key.

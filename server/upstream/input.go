@@ -156,7 +156,7 @@ func (i *Input) read(text []byte) *schema.Breach {
 	requests, ok := jsonwire.Get(text, "inputRequests")
 	switch {
 	case !ok && i.State == nil:
-		return &schema.Breach{Pointer: at, Text: "missing"}
+		return &schema.Breach{Text: "want inputRequests, requestState or both"}
 	case !ok:
 		return nil
 	}

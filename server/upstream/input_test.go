@@ -47,7 +47,7 @@ func TestQuestions(t *testing.T) {
 func TestQuestionsThatAreNone(t *testing.T) {
 	for body, part := range map[string]string{
 		`[]`:                         "want an object",
-		`{}`:                         "/inputRequests: missing",
+		`{}`:                         "want inputRequests, requestState or both",
 		`{"inputRequests":5}`:        "/inputRequests: want an object",
 		`{"inputRequests":{"a":5}}`:  "/inputRequests/a: want an object",
 		`{"inputRequests":{"a":{}}}`: "/inputRequests/a/method",
