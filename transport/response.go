@@ -35,19 +35,37 @@ func (w *responseWriter) WriteHeader(status int) {
 // deadlines.
 func (w *responseWriter) Write(p []byte) (written int, err error) {
 	w.mark()
-	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+	if w.isEventStream() {
 		return w.ResponseWriter.Write(p)
 	}
-	control := http.NewResponseController(w.ResponseWriter)
 	for {
-		// net/http lifts the last deadline before the connection's next request.
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeLimit)) // a closed connection shows at the write
+		w.limit()
 		n, err := w.ResponseWriter.Write(p[written:min(written+writeChunk, len(p))])
 		written += n
 		if err != nil || written == len(p) {
 			return written, err
 		}
 	}
+}
+
+// finish is for what the handler leaves to the server: an answer without a body,
+// or all of it.
+func (w *responseWriter) finish() {
+	w.mark()
+	if !w.isEventStream() {
+		w.limit()
+	}
+}
+
+func (w *responseWriter) isEventStream() bool {
+	return strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
+}
+
+// limit gives the client its time for what is written next. net/http lifts the last
+// deadline before the connection's next request.
+func (w *responseWriter) limit() {
+	control := http.NewResponseController(w.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(writeTimeLimit)) // a closed connection shows at the write
 }
 
 // Flush sends what has been written.

@@ -41,6 +41,23 @@ func TestAnswersNobodyReadsAreGivenUp(t *testing.T) {
 	})
 }
 
+// Answers without a body are the server's to write, after the handler.
+func TestAnswersWithoutABodyThatNobodyReadsAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBubble(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+		nc := b.dial()
+		began := time.Now()
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		}
+		if took := time.Since(began); took != writeTimeLimit {
+			t.Errorf("the connection ended after %v, want %v", took, writeTimeLimit)
+		}
+		b.signal(os.Interrupt)
+		<-b.done
+	})
+}
+
 func TestSlowReadersGetWholeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20

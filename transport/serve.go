@@ -201,7 +201,7 @@ func (s *server) handle(next http.Handler) http.Handler {
 			r = &x.r
 		}
 		next.ServeHTTP(&x.w, r)
-		x.w.mark() // a handler may leave everything to the server
+		x.w.finish()
 	})
 }
 
