@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -33,7 +34,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 	// A reader of the log or of standard output that goes away must not take the
 	// gateway with it.
 	signal.Ignore(syscall.SIGPIPE)
-	spareCollections()
+	defer runtime.KeepAlive(newBallast())
 	reload := reloadSignals() // one that comes during the start must not end it
 	if err := c.apply(config.Default()); err != nil {
 		return err // whatever the file says

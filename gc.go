@@ -8,15 +8,14 @@ import "os"
 // dozens of times a second. docs/performance.md has the figures behind the number.
 const ballastSize = 64 << 20
 
-// ballast is never written to, so it takes address space and no memory. The collector
-// counts it and has nothing to look at in it. Unlike a GOGC that follows the heap, it
-// lets a heap that grows suddenly grow no further than the rule does.
-var ballast []byte
-
-// spareCollections makes the ballast, unless the operator has set the collector with
-// GOGC or GOMEMLIMIT, which counts ballast as well.
-func spareCollections() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		ballast = make([]byte, ballastSize)
+// newBallast is never written to, so it takes address space and no memory. The collector
+// counts it for as long as somebody has it, and has nothing to look at in it. Unlike a
+// GOGC that follows the heap, it lets a heap that grows suddenly grow no further than the
+// rule does. There is none when the operator has set the collector with GOGC or
+// GOMEMLIMIT, which counts ballast as well.
+func newBallast() []byte {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
 	}
+	return make([]byte, ballastSize)
 }
