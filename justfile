@@ -1,4 +1,4 @@
-# The few commands of this repository. Each is one line that works without just, too.
+# The few commands of this repository. All work without just, too: each is one line, but fuzz, a short script.
 
 # list the commands
 default:
@@ -8,7 +8,7 @@ default:
 build:
     go build -o tollgate .
 
-# start the demo: a Portal and two Tool Services on loopback ports
+# start the demo: a Portal and six Tool Services on loopback ports
 demo:
     go run . serve --fixtures
 
