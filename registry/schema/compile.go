@@ -23,7 +23,8 @@ const (
 	documentURL = "schema:///tool"
 )
 
-// documentLimits bound a schema's text (registry.md §2).
+// documentLimits bound a schema's text: as deep as docs/tool-service-guide.md
+// grants, with numbers like all that a tool publishes.
 var documentLimits = jsonwire.Limits{Depth: 64, NumberLength: 40, NumberExponent: 308}
 
 // CompileError lists what is wrong with a schema: one Breach at least, with
@@ -60,15 +61,14 @@ func Compile(doc []byte) (*Schema, error) {
 		return nil, &CompileError{[]Breach{{Text: "a schema must be an object, not " + k.String()}}}
 	}
 	c := compilation{}
-	made, err := c.run(doc)
-	if err != nil {
+	if _, err := c.run(doc); err != nil {
 		c.breach("", "could not be compiled")
 	}
 	if len(c.breaches) > 0 {
 		return nil, &CompileError{inOrder(c.breaches)}
 	}
 	kind, _ := jsonwire.Get(doc, "type")
-	return &Schema{doc: doc, skipped: made.skipped, object: string(kind) == `"object"`}, nil
+	return &Schema{doc: doc, skipped: c.skipped, object: string(kind) == `"object"`}, nil
 }
 
 func inOrder(breaches []Breach) []Breach {
@@ -81,6 +81,7 @@ func inOrder(breaches []Breach) []Breach {
 type compilation struct {
 	doc      any
 	breaches []Breach
+	skipped  []string // see Schema.Skipped
 	removed  []string // pointers of what was removed to look further
 	passes   int      // how often the library has seen the document
 }
@@ -115,7 +116,7 @@ func (c *compilation) run(doc []byte) (made *compiled, err error) {
 	c.breaches = append(c.breaches, g.breaches...)
 	c.checkReached(g)
 	made = &compiled{}
-	if made.skipped, made.root = g.skipPatterns(); made.root != root {
+	if c.skipped, made.root = g.skipPatterns(); made.root != root {
 		g = newGraph(made.root, nil)
 	}
 	made.graph = g

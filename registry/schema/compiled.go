@@ -10,8 +10,7 @@ type compiled struct {
 	root    *jsonschema.Schema
 	graph   *graph
 	quick   *quick // of a graph without breaches
-	perByte int64 // work per byte of a value; see cost.go
-	skipped []string
+	perByte int64  // work per byte of a value; see cost.go
 }
 
 // use returns the compiled form of s, made now if this is the first use. It is nil
