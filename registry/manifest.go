@@ -130,9 +130,9 @@ func validKey(key string) bool { return keyPattern.MatchString(key) && key != ".
 // checkPrefix reports the tools whose names do not start with the prefix the
 // Portal (or static configuration) gave the service on a route. Pointers go
 // into the manifest. "" is no prefix: nothing to report.
-func checkPrefix(m *Manifest, prefix string) []Finding {
+func checkPrefix(tools []*Tool, prefix string) []Finding {
 	c := &checker{}
-	for i, tool := range m.Tools {
+	for i, tool := range tools {
 		if !strings.HasPrefix(string(tool.Name), prefix) {
 			c.breach(nameOf(i), "is %s; on this route every name of the service must start with %s", quoted(string(tool.Name)), quoted(prefix))
 		}
@@ -144,9 +144,9 @@ func checkPrefix(m *Manifest, prefix string) []Finding {
 // service of the same route owns. Only a service without a prefix of its own
 // can have such names: declared prefixes never overlap. Empty prefixes own
 // nothing. Pointers go into the manifest.
-func checkSiblings(m *Manifest, prefixes []string) []Finding {
+func checkSiblings(tools []*Tool, prefixes []string) []Finding {
 	c := &checker{}
-	for i, tool := range m.Tools {
+	for i, tool := range tools {
 		for _, prefix := range prefixes {
 			if prefix != "" && strings.HasPrefix(string(tool.Name), prefix) {
 				c.breach(nameOf(i), "is %s; names that start with %s belong to another service of this route", quoted(string(tool.Name)), quoted(prefix))

@@ -27,8 +27,10 @@ func TestManifestsAtRest(t *testing.T) {
 		r := w.loaded(t, store.in)
 
 		read := func(document string) (tools []*RoutedTool) {
-			for tool := range enabled(parsedRaw(t, document)) {
-				tools = append(tools, &RoutedTool{Tool: tool})
+			for _, tool := range accepted(t, document).Tools {
+				if tool.Enabled {
+					tools = append(tools, &RoutedTool{Tool: tool})
+				}
 			}
 			return tools
 		}
@@ -72,4 +74,37 @@ func TestEqualListsAreOne(t *testing.T) {
 			t.Error("two lists")
 		}
 	})
+}
+
+// A manifest is what it was when another form of it is kept.
+func TestRestLeavesTheManifestAlone(t *testing.T) {
+	m, same := accepted(t, spacious), accepted(t, spacious)
+	kept := rest(m, true)
+	if string(m.Raw) != string(same.Raw) {
+		t.Errorf("the document is %s", m.Raw)
+	}
+	for i, tool := range m.Tools {
+		if string(tool.InputSchema) != string(same.Tools[i].InputSchema) || string(tool.Icons) != string(same.Tools[i].Icons) || tool == kept.tools[i] {
+			t.Errorf("%s was changed", tool.Name)
+		}
+	}
+	if text, err := kept.text(); err != nil || string(text) != strings.Trim(spacious, "\ufeff \n") {
+		t.Errorf("%v; at rest the document is\n%s", err, text)
+	}
+}
+
+// A copy is whole or is not written.
+func TestDamagedManifestsAreNotCopied(t *testing.T) {
+	whole, cut, none := parsed(t, "alpha", "a.one"), *parsed(t, "beta", "b.one"), *parsed(t, "beta", "b.one")
+	cut.packed, none.packed = cut.packed[:len(cut.packed)/2], nil
+	for _, damaged := range []*resting{&cut, &none} {
+		h := &holding{
+			declared: []Service{declared("alpha", ""), declared("beta", "")},
+			atHand:   map[ServiceKey]*resting{"alpha": whole, "beta": damaged},
+		}
+		ready := contents{"alpha": whole.document, "beta": damaged.document}
+		if entries, err := h.over(nil, ready, false); err == nil || !strings.Contains(err.Error(), "service beta") {
+			t.Errorf("%v, with the error %v", entries, err)
+		}
+	}
 }

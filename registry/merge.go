@@ -13,9 +13,9 @@ import (
 // part is one enabled service of a route as a merge sees it.
 type part struct {
 	service  Service
-	siblings []string  // name prefixes of the route's other services
-	newest   *Manifest // the service's last-good; nil = it never had one
-	previous *Manifest // what the route serves of it now; nil = nothing
+	siblings []string // name prefixes of the route's other services
+	newest   *resting // the service's last-good; nil = it never had one
+	previous *resting // what the route serves of it now; nil = nothing
 }
 
 // mergeLimits are the bounds of a merge.
@@ -28,7 +28,7 @@ type mergeLimits struct {
 // merged is the outcome of a merge: the tools a route serves.
 type merged struct {
 	tools []*RoutedTool
-	used  map[ServiceKey]*Manifest // where they come from
+	used  map[ServiceKey]*resting // where they come from
 
 	// held means that the newest manifests do not make a list: tools is what
 	// the route served before, less removed services and at the addresses
@@ -67,7 +67,7 @@ func (m merged) only() (list []byte) {
 // another's taking it, and goes on changing.
 func merge(parts []part, limits mergeLimits) merged {
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(a.service.Key, b.service.Key) })
-	m := merger{parts: parts, limits: limits, chosen: make([]*Manifest, len(parts))}
+	m := merger{parts: parts, limits: limits, chosen: make([]*resting, len(parts))}
 	m.chooseNewest()
 	for !m.held {
 		faulty, why := m.conflict()
@@ -88,7 +88,7 @@ func merge(parts []part, limits mergeLimits) merged {
 type merger struct {
 	parts    []part
 	limits   mergeLimits
-	chosen   []*Manifest // parallel to parts; nil contributes nothing
+	chosen   []*resting // parallel to parts; nil contributes nothing
 	held     bool
 	faulty   bool
 	reasons  []string
@@ -104,7 +104,7 @@ func (m *merger) chooseNewest() {
 			m.reasons = append(m.reasons, fmt.Sprintf("service %s never had a manifest", p.service.Key))
 			continue
 		}
-		breaches := append(checkPrefix(p.newest, p.service.NamePrefix), checkSiblings(p.newest, p.siblings)...)
+		breaches := append(checkPrefix(p.newest.tools, p.service.NamePrefix), checkSiblings(p.newest.tools, p.siblings)...)
 		if len(breaches) == 0 {
 			continue
 		}
@@ -140,7 +140,7 @@ func (m *merger) fallBack(faulty []int, why string) {
 // together.
 func (m *merger) changed(i int) bool {
 	previous := m.parts[i].previous
-	return previous == nil || m.chosen[i].Hash != previous.Hash
+	return previous == nil || m.chosen[i].hash != previous.hash
 }
 
 // served reports whether the route serves a tool of that name of parts[i] now.
@@ -215,7 +215,7 @@ func someOf(texts []string) string {
 
 func (m *merger) result() merged {
 	out := merged{
-		used:     make(map[ServiceKey]*Manifest, len(m.parts)),
+		used:     make(map[ServiceKey]*resting, len(m.parts)),
 		held:     m.held,
 		refused:  strings.Join(m.reasons, "; "),
 		faulty:   m.faulty,
@@ -244,12 +244,12 @@ func (l mergeLimits) deadline(declared time.Duration) time.Duration {
 }
 
 // enabled yields the tools of m that are listed and callable. m may be nil.
-func enabled(m *Manifest) iter.Seq[*Tool] {
+func enabled(m *resting) iter.Seq[*Tool] {
 	return func(yield func(*Tool) bool) {
 		if m == nil {
 			return
 		}
-		for _, t := range m.Tools {
+		for _, t := range m.tools {
 			if t.Enabled && !yield(t) {
 				return
 			}
@@ -257,7 +257,7 @@ func enabled(m *Manifest) iter.Seq[*Tool] {
 	}
 }
 
-func count(m *Manifest) (n int) {
+func count(m *resting) (n int) {
 	for range enabled(m) {
 		n++
 	}

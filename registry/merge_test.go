@@ -11,13 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// parsed is an accepted manifest with these tools.
-func parsed(t testing.TB, service string, tools ...string) *Manifest {
+// parsed is an accepted manifest with these tools, as a Registry keeps it.
+func parsed(t testing.TB, service string, tools ...string) *resting {
 	t.Helper()
 	return parsedRaw(t, manifestOf(service, tools...))
 }
 
-func parsedRaw(t testing.TB, document string) *Manifest {
+func parsedRaw(t testing.TB, document string) *resting {
+	t.Helper()
+	return rest(accepted(t, document), true)
+}
+
+func accepted(t testing.TB, document string) *Manifest {
 	t.Helper()
 	m, findings := ParseManifest([]byte(document), ManifestRules{})
 	if m == nil {
@@ -33,7 +38,7 @@ func declared(key, prefix string) Service {
 var testLimits = mergeLimits{maxTools: 4, defaultTimeout: 10 * time.Second, maxTimeout: 30 * time.Second}
 
 func TestMerge(t *testing.T) {
-	list := func(service string, tools ...string) *Manifest { return parsed(t, service, tools...) }
+	list := func(service string, tools ...string) *resting { return parsed(t, service, tools...) }
 	a, b, c := declared("a", ""), declared("b", ""), declared("c", "")
 	tests := map[string]struct {
 		parts   []part
@@ -232,11 +237,11 @@ func TestMergeNeverMixes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pool := []string{"p", "q", "r", "s", "t", "u", "v"}
 	limits := mergeLimits{maxTools: 6, defaultTimeout: 1, maxTimeout: 1}
-	some := func(service string) *Manifest {
+	some := func(service string) *resting {
 		rng.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
 		return parsed(t, service, pool[:rng.IntN(4)]...)
 	}
-	previous := make(map[ServiceKey]*Manifest) // as a route would carry it on
+	previous := make(map[ServiceKey]*resting) // as a route would carry it on
 	for step := range 2000 {
 		var parts []part
 		for _, key := range []string{"a", "b", "c", "d"} {
@@ -295,7 +300,7 @@ func TestToolURL(t *testing.T) {
 }
 
 func TestPrefixesOfTools(t *testing.T) {
-	m := parsed(t, "a", "a.x", "b.x", "A.x")
+	tools := parsed(t, "a", "a.x", "b.x", "A.x").tools
 	outside := "on this route every name of the service must start with "
 	stolen := "names that start with "
 	for _, test := range []struct {
@@ -304,10 +309,10 @@ func TestPrefixesOfTools(t *testing.T) {
 		text string   // every finding has it
 		at   []string // pointers
 	}{
-		{"prefix a.", checkPrefix(m, "a."), outside + `"a."`, []string{"/tools/1/name", "/tools/2/name"}},
-		{"no prefix", checkPrefix(m, ""), "", nil},
-		{"siblings", checkSiblings(m, []string{"", "b.", "c."}), stolen + `"b." belong to another service`, []string{"/tools/1/name"}},
-		{"no siblings", checkSiblings(m, nil), "", nil},
+		{"prefix a.", checkPrefix(tools, "a."), outside + `"a."`, []string{"/tools/1/name", "/tools/2/name"}},
+		{"no prefix", checkPrefix(tools, ""), "", nil},
+		{"siblings", checkSiblings(tools, []string{"", "b.", "c."}), stolen + `"b." belong to another service`, []string{"/tools/1/name"}},
+		{"no siblings", checkSiblings(tools, nil), "", nil},
 	} {
 		var at []string
 		for _, f := range test.got {

@@ -229,7 +229,7 @@ func (a *application) service(rt *route, d Service) *service {
 }
 
 // servedManifest is the manifest the route serves of a service, or nil.
-func (rt *route) servedManifest(key ServiceKey) *Manifest {
+func (rt *route) servedManifest(key ServiceKey) *resting {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.outcome.used[key]

@@ -38,7 +38,7 @@ type route struct {
 
 	// fromCopy is what the route goes by of its copy: manifests as it used them in
 	// an earlier process, less those that the origin has replaced.
-	fromCopy map[ServiceKey]*Manifest
+	fromCopy map[ServiceKey]*resting
 }
 
 // live is what requests see of a route at one moment. It is immutable.
@@ -204,13 +204,13 @@ func (r *Registry) parts(rt *route) (parts []part, omitted []ServiceKey, on []*s
 
 // newest is the manifest to serve of a service: the last-good, else the copy's,
 // else the file's; nil when there is none.
-func (rt *route) newest(s *service) *Manifest {
+func (rt *route) newest(s *service) *resting {
 	return cmp.Or(s.good.Load(), rt.fromCopy[s.key], s.file())
 }
 
 // served is the manifest the route serves of a service, or served in an earlier
 // process; nil when there is none.
-func (rt *route) served(key ServiceKey) *Manifest {
+func (rt *route) served(key ServiceKey) *resting {
 	return cmp.Or(rt.outcome.used[key], rt.fromCopy[key])
 }
 
@@ -230,7 +230,7 @@ func (rt *route) trimCopy() {
 	if len(rt.fromCopy) == 0 {
 		return
 	}
-	kept := make(map[ServiceKey]*Manifest)
+	kept := make(map[ServiceKey]*resting)
 	for i, d := range rt.declared {
 		m := rt.fromCopy[d.Key]
 		if good := rt.services[i].good.Load(); m != nil && (good == nil || rt.outcome.used[d.Key] != good) {

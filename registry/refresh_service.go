@@ -28,15 +28,15 @@ type service struct {
 	origin
 	serviceID
 
-	fallback *Manifest // from a file, for while none was ever fetched; nil = none
-	replaces *Manifest // what the service had at a former address; nil = nothing
+	fallback *resting // from a file, for while none was ever fetched; nil = none
+	replaces *resting // what the service had at a former address; nil = nothing
 
-	good     atomic.Pointer[Manifest] // the last-good; nil = never had one. Set by the flight
-	revision atomic.Pointer[string]   // what the last answer called itself
+	good     atomic.Pointer[resting] // the last-good; nil = never had one. Set by the flight
+	revision atomic.Pointer[string]  // what the last answer called itself
 
 	// tag is good with the ETag of the last answer that counted; nil = the next
 	// fetch is unconditional. The flight sets it; a changed declaration clears it.
-	tag atomic.Pointer[tagged[Manifest]]
+	tag atomic.Pointer[tagged[resting]]
 
 	recheckAt time.Duration // when a 404 may cause a check again; under Registry.mu
 	remarks   remarks       // on its manifests; of the flight alone
@@ -46,7 +46,7 @@ type service struct {
 	readings []reading  // of manifests that came from somewhere; under parsing
 }
 
-func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
+func (r *Registry) newService(id serviceID, replaces *resting) *service {
 	s := &service{serviceID: id, fallback: r.fallbacks[id], replaces: replaces}
 	s.who, s.service = slog.String("service", string(id.key)), id.key
 	s.check = func(ctx context.Context) CheckResult { return r.checkService(ctx, s) }
@@ -57,7 +57,7 @@ func (r *Registry) newService(id serviceID, replaces *Manifest) *service {
 // file is the manifest of the fallback file, while attempts to fetch one are in
 // vain; else nil. An empty answer that is not confirmed does not end that: the
 // file's tools are what it would replace.
-func (s *service) file() *Manifest {
+func (s *service) file() *resting {
 	if s.fallback != nil && s.triedInVain() {
 		return s.fallback
 	}
@@ -83,7 +83,7 @@ func (r *Registry) checkService(ctx context.Context, s *service) (result CheckRe
 		if m, findings = r.parse(s, doc.data); m == nil {
 			failure = invalid(InvalidManifest, findings)
 		} else {
-			failure = r.states.refuse(m)
+			failure = r.states.refuse(m.tools)
 		}
 	}
 	if ctx.Err() != nil {
@@ -116,10 +116,10 @@ func (r *Registry) serviceFailed(s *service, failure *Failure) {
 
 // serviceAnswered takes m, made of doc, or what s has when doc says that it is
 // the newest.
-func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findings []Finding) CheckResult {
+func (r *Registry) serviceAnswered(s *service, m *resting, doc document, findings []Finding) CheckResult {
 	now := r.now()
 	next, since := now+r.config.Manifest.RefreshTTL, now
-	if len(m.Tools) == 0 && r.losesTools(s) {
+	if len(m.tools) == 0 && r.losesTools(s) {
 		wait, recheck := r.awaitSecond(&s.origin, now)
 		if wait {
 			r.succeeded(&s.origin, min(next, recheck))
@@ -130,11 +130,11 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 	s.emptyOver()
 	result := CheckNotModified
 	if !doc.notModified {
-		s.revision.Store(&m.Revision)
+		s.revision.Store(&m.revision)
 		result = CheckUnchanged
 	}
 	before := s.good.Load()
-	changed := before == nil || before.Hash != m.Hash
+	changed := before == nil || before.hash != m.hash
 	if changed {
 		result = CheckChanged
 		r.logChange(s, before, m, findings)
@@ -144,7 +144,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 		r.rebuildUsers(s)
 	}
 	if !doc.notModified {
-		s.tag.Store(&tagged[Manifest]{s.good.Load(), doc.etag})
+		s.tag.Store(&tagged[resting]{s.good.Load(), doc.etag})
 	}
 	r.succeeded(&s.origin, next)
 	r.keepUsers(s)
@@ -154,7 +154,7 @@ func (r *Registry) serviceAnswered(s *service, m *Manifest, doc document, findin
 // logChange says what the service's team should know about a new manifest, each
 // thing once: an origin that goes back and forth between two manifests has
 // nothing new to hear.
-func (r *Registry) logChange(s *service, before, after *Manifest, findings []Finding) {
+func (r *Registry) logChange(s *service, before, after *resting, findings []Finding) {
 	now := r.now()
 	level := func(remark string) slog.Level {
 		if s.remarks.first(remark, now) {
@@ -171,11 +171,11 @@ func (r *Registry) logChange(s *service, before, after *Manifest, findings []Fin
 	if before == nil {
 		return
 	}
-	old := make(map[ToolName]*Tool, len(before.Tools))
-	for _, t := range before.Tools {
+	old := make(map[ToolName]*Tool, len(before.tools))
+	for _, t := range before.tools {
 		old[t.Name] = t
 	}
-	for _, t := range after.Tools {
+	for _, t := range after.tools {
 		was := old[t.Name]
 		if was == nil || was.Version != t.Version {
 			continue

@@ -116,7 +116,7 @@ type Registry struct {
 	limits    mergeLimits
 	static    []Route
 	only      RouteKey
-	fallbacks map[serviceID]*Manifest
+	fallbacks map[serviceID]*resting
 	fetch     fetcher
 	store     Store  // nil: none
 	signer    Signer // of the Portal's copy; nil: it has no MAC
@@ -159,7 +159,7 @@ func New(o Options) (*Registry, error) {
 		limits:    mergeLimits{o.Config.MaxToolsPerRoute, o.Config.DefaultToolTimeout, o.Config.MaxToolTimeout},
 		static:    cleanRoutes(o.Routes),
 		only:      o.OnlyRoute,
-		fallbacks: make(map[serviceID]*Manifest),
+		fallbacks: make(map[serviceID]*resting),
 		fetch:     fetcher{o.Transport, o.Config.Manifest.ConnectTimeout, o.Config.Manifest.ReadTimeout},
 		store:     o.Store,
 		signer:    o.Signer,
@@ -260,7 +260,7 @@ func (r *Registry) checkStatic() error {
 
 // readFallback reads and validates the manifest file of a service as if the
 // service had sent it.
-func (r *Registry) readFallback(s Service) (*Manifest, error) {
+func (r *Registry) readFallback(s Service) (*resting, error) {
 	f, err := os.Open(s.FallbackFile)
 	if err != nil {
 		return nil, err
@@ -272,16 +272,15 @@ func (r *Registry) readFallback(s Service) (*Manifest, error) {
 	}
 	m, findings := ParseManifest(data, r.manifestRules(s.Key))
 	if m != nil {
-		findings = checkPrefix(m, s.NamePrefix)
+		findings = checkPrefix(m.Tools, s.NamePrefix)
 	}
 	if len(findings) > 0 && (m == nil || findings[0].Level == Breach) {
 		return nil, invalid(InvalidManifest, findings)
 	}
-	if failure := r.states.refuse(m); failure != nil {
+	if failure := r.states.refuse(m.Tools); failure != nil {
 		return nil, failure
 	}
-	m.rest(r.store != nil)
-	return m, nil
+	return rest(m, r.store != nil), nil
 }
 
 // Start puts static routes into force and begins the preload in the background.

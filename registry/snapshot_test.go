@@ -79,7 +79,7 @@ func TestEmptySnapshot(t *testing.T) {
 }
 
 func TestSnapshotKeepsCopies(t *testing.T) {
-	tool := &RoutedTool{Tool: parsed(t, "s", "x").Tools[0], Service: "s", URL: "http://one.test"}
+	tool := &RoutedTool{Tool: parsed(t, "s", "x").tools[0], Service: "s", URL: "http://one.test"}
 	s := NewSnapshot("plant", []*RoutedTool{tool})
 	tool.URL = "http://two.test"
 	if tool.Published != nil || s.Tools[0].URL != "http://one.test" || s.Tool("x") != s.Tools[0] {

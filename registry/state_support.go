@@ -19,7 +19,7 @@ const (
 // refuse returns why a manifest cannot be served: it has an enabled tool whose
 // state cannot be kept. nil = it can. The manifest is not at fault, and another
 // process may serve it. The failure is of the kind of its first finding.
-func (s StateSupport) refuse(m *Manifest) *Failure {
+func (s StateSupport) refuse(tools []*Tool) *Failure {
 	var kind FailureKind
 	var findings []Finding
 	for _, support := range []struct {
@@ -31,7 +31,7 @@ func (s StateSupport) refuse(m *Manifest) *Failure {
 		{SignedState, s.Signed, HandleKeysMissing, noHandleKeys},
 		{StoredState, s.Stored, NoStateStore, noStateStore},
 	} {
-		f, found := firstWithState(m, support.mode)
+		f, found := firstWithState(tools, support.mode)
 		if support.kept || !found {
 			continue
 		}
@@ -49,9 +49,9 @@ func (s StateSupport) refuse(m *Manifest) *Failure {
 
 // firstWithState finds the enabled tools of a mode, all in one finding: what is to
 // be done about them is the same.
-func firstWithState(m *Manifest, mode StateMode) (first Finding, found bool) {
+func firstWithState(tools []*Tool, mode StateMode) (first Finding, found bool) {
 	others := 0
-	for i, t := range m.Tools {
+	for i, t := range tools {
 		switch {
 		case !t.Enabled || t.State == nil || t.State.Mode != mode:
 		case found:

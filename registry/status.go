@@ -199,11 +199,11 @@ func (rt *route) bundle(declared Service, s *service) BundleStatus {
 	b.Condition, b.Tools = condition(b.OriginStatus, used != nil || good != nil), count(used)
 	switch {
 	case used != nil && used == s.fallback:
-		b.Condition, b.Source, b.Revision = Fallback, SourceFile, used.Revision
+		b.Condition, b.Source, b.Revision = Fallback, SourceFile, used.revision
 	case used != nil && used != good && used == rt.fromCopy[declared.Key]:
-		b.Source, b.Revision = SourceRedis, used.Revision
+		b.Source, b.Revision = SourceRedis, used.revision
 	case used != nil && used != good:
-		b.Source, b.Revision = SourceMemory, used.Revision
+		b.Source, b.Revision = SourceMemory, used.revision
 	case used != nil:
 		b.Source, b.Revision = SourceOrigin, *s.revision.Load()
 		if b.Failure != nil {

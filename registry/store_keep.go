@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -14,7 +15,7 @@ import (
 // else was known, which says little while the Store is away.
 func (r *Registry) keepUsers(s *service) {
 	m := s.good.Load()
-	if r.store == nil || len(m.Tools) == 0 && r.now()-s.since < r.config.EmptyConfirm {
+	if r.store == nil || len(m.tools) == 0 && r.now()-s.since < r.config.EmptyConfirm {
 		return
 	}
 	for _, rt := range r.users(s) {
@@ -52,7 +53,7 @@ type holding struct {
 	// atHand are the manifests that the list stands for: those it uses, else the
 	// last-good ones, but none of a file. confirmed are those of them that are the
 	// newest of their origins, whose last checks succeeded.
-	atHand, confirmed map[ServiceKey]*Manifest
+	atHand, confirmed map[ServiceKey]*resting
 }
 
 // holding returns what there is for the route's value; nil while the route has no
@@ -65,7 +66,7 @@ func (r *Registry) holding(rt *route) *holding {
 	}
 	h := &holding{
 		declared: rt.declared, sure: r.declarationHolds() && len(rt.breaches) == 0,
-		atHand: make(map[ServiceKey]*Manifest), confirmed: make(map[ServiceKey]*Manifest),
+		atHand: make(map[ServiceKey]*resting), confirmed: make(map[ServiceKey]*resting),
 	}
 	for i, d := range rt.declared {
 		if !d.Enabled {
@@ -109,20 +110,22 @@ func (h *holding) split(fresh contents) (ready, later contents) {
 // over is what the value of a route should have after stored: what is ready, as
 // this process has it; else what is there, as it is and whatever this process
 // makes of it, for it may be newer; else what is at hand. What is not declared is
-// left out when that has just been confirmed, too: trim says so.
-func (h *holding) over(stored []manifestCopy, ready contents, trim bool) []manifestCopy {
-	var entries []manifestCopy
+// left out when that has just been confirmed, too: trim says so. An error means
+// that this process has lost what it had.
+func (h *holding) over(stored []manifestCopy, ready contents, trim bool) (entries []manifestCopy, err error) {
 	for _, d := range h.declared {
 		m, raw := h.atHand[d.Key], rawOf(stored, d.Key)
 		if m != nil && (ready[d.Key] != "" || raw == nil) {
-			raw = m.text()
+			if raw, err = m.text(); err != nil {
+				return nil, fmt.Errorf("service %s: %w", d.Key, err)
+			}
 		}
 		if raw != nil {
 			entries = append(entries, manifestCopy{d.Key, raw})
 		}
 	}
 	if trim && h.sure {
-		return entries
+		return entries, nil
 	}
 	for _, e := range stored {
 		if rawOf(entries, e.Key) == nil {
@@ -130,7 +133,7 @@ func (h *holding) over(stored []manifestCopy, ready contents, trim bool) []manif
 		}
 	}
 	slices.SortFunc(entries, func(a, b manifestCopy) int { return cmp.Compare(a.Key, b.Key) })
-	return entries
+	return entries, nil
 }
 
 // keepRoute writes the manifests that checks confirmed to the value of a route,
@@ -150,7 +153,10 @@ func (r *Registry) keepRoute(ctx context.Context, c *kept, rt *route, t task) er
 	if value == nil && len(ready) == 0 {
 		return nil // nothing to trim
 	}
-	entries := h.over(stored, ready, t.trim || r.portal == nil)
+	entries, err := h.over(stored, ready, t.trim || r.portal == nil)
+	if err != nil {
+		return err
+	}
 	after := encodeRouteCopy(entries)
 	if bytes.Equal(after, value) {
 		r.copies.knows(c.key, contentsOf(entries), now)

@@ -167,7 +167,7 @@ func (r *Registry) warmRoute(rt *route) {
 }
 
 // useCopies merges the route with what it has not had from the origin.
-func (r *Registry) useCopies(rt *route, copies map[ServiceKey]*Manifest) {
+func (r *Registry) useCopies(rt *route, copies map[ServiceKey]*resting) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.gone {
@@ -179,7 +179,7 @@ func (r *Registry) useCopies(rt *route, copies map[ServiceKey]*Manifest) {
 		used := rt.outcome.used[d.Key]
 		if m := copies[d.Key]; m != nil && (used == nil || used == rt.services[i].fallback) {
 			if rt.fromCopy == nil {
-				rt.fromCopy = make(map[ServiceKey]*Manifest)
+				rt.fromCopy = make(map[ServiceKey]*resting)
 			}
 			rt.fromCopy[d.Key] = m
 		}
@@ -214,14 +214,14 @@ func (r *Registry) readRouteValue(ctx context.Context, route RouteKey, services 
 
 // readRouteCopy reads the manifests of a route's enabled services from its copy,
 // each of which is used or not for itself. An error means that nobody knows.
-func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*Manifest, error) {
+func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared []Service, services []*service) (map[ServiceKey]*resting, error) {
 	now := r.now()
 	_, entries, err := r.readRouteValue(ctx, route, len(declared))
 	if err != nil {
 		return nil, err
 	}
 	r.copies.learns(routeCopyKey(route), contentsOf(entries), now)
-	copies := make(map[ServiceKey]*Manifest, len(entries))
+	copies := make(map[ServiceKey]*resting, len(entries))
 	for i, d := range declared {
 		raw := rawOf(entries, d.Key)
 		if raw == nil || !d.Enabled {
@@ -229,7 +229,7 @@ func (r *Registry) readRouteCopy(ctx context.Context, route RouteKey, declared [
 		}
 		m, why := r.checkCopy(services[i], raw, declared, i)
 		if why == sound {
-			if failure := r.states.refuse(m); failure != nil {
+			if failure := r.states.refuse(m.tools); failure != nil {
 				r.noteUnkept(routeCopyKey(route), d.Key, failure, now)
 				continue // it is good, and stays there for others
 			}
@@ -254,12 +254,12 @@ func rawOf(entries []manifestCopy, key ServiceKey) []byte {
 // checkCopy reads a copied manifest as if the i-th service of a route had sent
 // it. The route may be declared otherwise than when the copy was made, so that
 // it need not fit any more.
-func (r *Registry) checkCopy(s *service, raw []byte, declared []Service, i int) (*Manifest, defect) {
+func (r *Registry) checkCopy(s *service, raw []byte, declared []Service, i int) (*resting, defect) {
 	m, _ := r.parse(s, raw)
 	switch {
 	case m == nil:
 		return nil, badManifest
-	case len(checkPrefix(m, declared[i].NamePrefix)) > 0 || len(checkSiblings(m, siblings(declared, i))) > 0:
+	case len(checkPrefix(m.tools, declared[i].NamePrefix)) > 0 || len(checkSiblings(m.tools, siblings(declared, i))) > 0:
 		return nil, badDeclaration
 	}
 	return m, sound
@@ -268,7 +268,7 @@ func (r *Registry) checkCopy(s *service, raw []byte, declared []Service, i int) 
 // reading is a manifest of a service that somebody may still use, with what its
 // validator had to say.
 type reading struct {
-	manifest weak.Pointer[Manifest]
+	manifest weak.Pointer[resting]
 	findings []Finding
 }
 
@@ -276,7 +276,7 @@ type reading struct {
 // whether it comes from the origin or from the copies of a thousand routes:
 // nearly all refreshes bring the document that was there before, and compiling
 // every schema anew would be their whole cost.
-func (r *Registry) parse(s *service, data []byte) (*Manifest, []Finding) {
+func (r *Registry) parse(s *service, data []byte) (*resting, []Finding) {
 	document := documentHash(data)
 	if m := s.good.Load(); m != nil && m.document == document {
 		return m, nil
@@ -289,11 +289,12 @@ func (r *Registry) parse(s *service, data []byte) (*Manifest, []Finding) {
 			return m, old.findings
 		}
 	}
-	m, findings := ParseManifest(data, r.manifestRules(s.key))
-	if m != nil {
-		m.rest(r.store != nil)
-		s.readings = append(s.readings, reading{weak.Make(m), findings})
+	read, findings := ParseManifest(data, r.manifestRules(s.key))
+	if read == nil {
+		return nil, findings
 	}
+	m := rest(read, r.store != nil)
+	s.readings = append(s.readings, reading{weak.Make(m), findings})
 	return m, findings
 }
 
@@ -303,10 +304,10 @@ func trimSpace(data []byte) []byte { return bytes.Trim(data, " \t\r\n") }
 // has some, wherever that came from.
 func (r *Registry) losesTools(s *service) bool {
 	if m := s.good.Load(); m != nil {
-		return len(m.Tools) > 0
+		return len(m.tools) > 0
 	}
-	for _, m := range []*Manifest{s.file(), s.replaces} {
-		if m != nil && len(m.Tools) > 0 {
+	for _, m := range []*resting{s.file(), s.replaces} {
+		if m != nil && len(m.tools) > 0 {
 			return true
 		}
 	}
@@ -314,7 +315,7 @@ func (r *Registry) losesTools(s *service) bool {
 		if f := r.joinRouteCopy(rt); f != nil {
 			r.over(f.done) // bounded by the Store
 		}
-		if m := rt.copyOf(s.key); m != nil && len(m.Tools) > 0 {
+		if m := rt.copyOf(s.key); m != nil && len(m.tools) > 0 {
 			return true
 		}
 	}
@@ -322,7 +323,7 @@ func (r *Registry) losesTools(s *service) bool {
 }
 
 // copyOf is the manifest of a service in the copy that the route goes by, or nil.
-func (rt *route) copyOf(key ServiceKey) *Manifest {
+func (rt *route) copyOf(key ServiceKey) *resting {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.fromCopy[key]

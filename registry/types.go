@@ -65,12 +65,7 @@ type Manifest struct {
 	Revision string // for logs only; Hash is the truth
 	Tools    []*Tool
 	Hash     string // "sha256:…" over bundleId, what the tools publish (to the byte, less white space) and their _meta; not over revision
-	Raw      []byte // the document as it came, without BOM; the raw fields of Tools alias it. Nil in a Registry
-
-	// Of manifests that a Registry keeps:
-	list     []byte // what a route with this service alone lists
-	document string // the hash of the document, without white space around it
-	packed   []byte // the document without white space around it, compressed; nil without a Store
+	Raw      []byte // the document as it came, without BOM; the raw fields of Tools alias it
 }
 
 // Tool is one tool as its manifest declares it. It is immutable and knows no
@@ -99,7 +94,8 @@ type Tool struct {
 	ParamHeaders []ParamHeader // x-mcp-header declarations of InputSchema, in document order
 }
 
-// CostRule is a tool's declared estimate (cost.md §3).
+// CostRule is a tool's declared estimate, which a call reserves before it is sent:
+// see docs/cost.md, "The estimate".
 type CostRule struct {
 	Estimate          string // "limit", "ids", "fixed"; "" = fixed 1
 	Argument          string // for limit and ids
