@@ -6,7 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/url"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"tollgate/jsonwire"
@@ -29,13 +32,35 @@ type Snapshot struct {
 	byName map[ToolName]*RoutedTool
 }
 
-// RoutedTool is a tool as one route serves it.
+// RoutedTool is a tool as one route serves it. It does not change once its Address
+// was asked for, and is not to be copied.
 type RoutedTool struct {
 	*Tool
 	Service   ServiceKey
 	URL       string        // where calls are POSTed
 	Deadline  time.Duration // the tool's timeout after defaults and cuts; over the whole call
 	Published []byte        // the tool's JSON object as listed; part of Snapshot.List
+
+	address atomic.Pointer[url.URL] // URL parsed; nil = not yet, or no call can go there
+}
+
+// Address is URL parsed; nil when no call can go there. It is shared, and must not
+// be modified. The first call of the tool has it made: most tools of a large
+// gateway are listed but never called.
+func (t *RoutedTool) Address() *url.URL {
+	if address := t.address.Load(); address != nil {
+		return address
+	}
+	address, err := url.Parse(t.URL)
+	if err != nil || address.Scheme != "http" && address.Scheme != "https" {
+		return nil
+	}
+	// "host:" has the port of its scheme.
+	if address.Host = strings.TrimSuffix(address.Host, ":"); address.Host == "" {
+		return nil
+	}
+	t.address.Store(address) // of several first calls each has one that is as good
+	return address
 }
 
 // Tool returns the tool of that exact name, or nil.
@@ -58,9 +83,9 @@ func newSnapshot(route RouteKey, tools []*RoutedTool, likely []byte) *Snapshot {
 		byName: make(map[ToolName]*RoutedTool, len(tools)),
 	}
 	for i, t := range tools {
-		own := *t
-		s.Tools[i] = &own
-		s.byName[own.Name] = &own
+		own := &RoutedTool{Tool: t.Tool, Service: t.Service, URL: t.URL, Deadline: t.Deadline}
+		s.Tools[i] = own
+		s.byName[own.Name] = own
 	}
 	slices.SortFunc(s.Tools, func(a, b *RoutedTool) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Name, b.Name))

@@ -118,3 +118,25 @@ func TestReplicasAgree(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestAddresses(t *testing.T) {
+	for _, test := range []struct{ url, host, path string }{
+		{"http://claims/tools/a", "claims", "/tools/a"},
+		{"https://claims:8443/tools/a%2Fb", "claims:8443", "/tools/a%2Fb"},
+		{"http://claims:/tools/a", "claims", "/tools/a"},
+	} {
+		tool := &RoutedTool{URL: test.url}
+		first := tool.Address()
+		if first == nil || first.Host != test.host || first.EscapedPath() != test.path {
+			t.Errorf("%s is %v, want the host %s and the path %s", test.url, first, test.host, test.path)
+		}
+		if tool.Address() != first {
+			t.Errorf("%s is parsed anew", test.url)
+		}
+	}
+	for _, nowhere := range []string{"", "/tools/a", "claims/tools/a", "ftp://claims/a", "http:///a", "http://:/a", "http://claims/%zz"} {
+		if address := (&RoutedTool{URL: nowhere}).Address(); address != nil {
+			t.Errorf("%q is %v, want that no call can go there", nowhere, address)
+		}
+	}
+}

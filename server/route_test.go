@@ -150,11 +150,10 @@ func (g *gateway) manyTools(description string) []*registry.RoutedTool {
 	var tools []*registry.RoutedTool
 	base := g.tools(readFile(g.t, "testdata/manifest.json"))[0]
 	for i := range 200 {
-		tool, routed := *base.Tool, *base
+		tool := *base.Tool
 		tool.Name = registry.ToolName("tool." + string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), '0' + byte(i%10)}))
 		tool.Description = description
-		routed.Tool = &tool
-		tools = append(tools, &routed)
+		tools = append(tools, &registry.RoutedTool{Tool: &tool, Service: base.Service, URL: base.URL, Deadline: base.Deadline})
 	}
 	return tools
 }
@@ -172,9 +171,9 @@ func TestToolsTheSDKDislikes(t *testing.T) {
 		"a.number":   `{"type":"object","properties":{"n":{"type":"number","x-mcp-header":"N"}}}`,
 		"a.five":     `{"type":"object","properties":5}`,
 	} {
-		tool, routed := *base.Tool, *base
-		tool.Name, tool.InputSchema, routed.Tool = name, []byte(schema), &tool
-		tools = append(tools, &routed)
+		tool := *base.Tool
+		tool.Name, tool.InputSchema = name, []byte(schema)
+		tools = append(tools, &registry.RoutedTool{Tool: &tool, Service: base.Service, URL: base.URL, Deadline: base.Deadline})
 	}
 	g.swap("claims", tools...)
 	if r := g.call(true, "with/slash", `{}`); r.status != 200 || !strings.Contains(r.body, `{\"got\":{}}`) {

@@ -22,10 +22,9 @@ import (
 func (g *gateway) changed(description string) []*registry.RoutedTool {
 	var tools []*registry.RoutedTool
 	for _, t := range g.routes.snapshots["claims"].Tools {
-		tool, routed := *t.Tool, *t
+		tool := *t.Tool
 		tool.Description = description
-		routed.Tool = &tool
-		tools = append(tools, &routed)
+		tools = append(tools, &registry.RoutedTool{Tool: &tool, Service: t.Service, URL: t.URL, Deadline: t.Deadline})
 	}
 	return tools
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +38,6 @@ type Client struct {
 	log      *slog.Logger
 	tracer   trace.Tracer // nil: nothing is traced
 	places   places
-	targets  targets
 }
 
 // passedHeader is one header of Config.PassHeaders.
@@ -134,8 +132,9 @@ func (c *Client) Transport(hosts ...string) http.RoundTripper {
 func (c *Client) Close() { c.http.base.CloseIdleConnections() }
 
 // A Place is one of a service's in-flight places. It is one goroutine's, and not to
-// be copied once it is taken. The zero value is none.
+// be copied: each copy would give it back. The zero value is none.
 type Place struct {
+	_       noCopy
 	of      *places // nil: none, or given back
 	service registry.ServiceKey
 }
@@ -157,6 +156,12 @@ func (p *Place) Release() {
 	p.of.give(p.service)
 	p.of = nil
 }
+
+// noCopy has go vet report copies of what has one.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // InFlight is how many calls each service has in flight now. Services without
 // any are not in it. The caller may keep the map.
@@ -190,39 +195,4 @@ func (p *places) give(service registry.ServiceKey) {
 	if p.taken[service]--; p.taken[service] <= 0 {
 		delete(p.taken, service)
 	}
-}
-
-// maxTargets bounds the URLs that are kept parsed. When there are more, those of
-// tools nobody calls any more may be among them, and all are forgotten.
-const maxTargets = 1024
-
-// targets keeps the URLs of tools that are called, parsed.
-type targets struct {
-	mu     sync.RWMutex
-	parsed map[string]*url.URL // never modified: requests share them
-}
-
-// of parses the URL of a tool. The error is errUnsendable: no request can go there.
-func (t *targets) of(address string) (*url.URL, error) {
-	t.mu.RLock()
-	target := t.parsed[address]
-	t.mu.RUnlock()
-	if target != nil {
-		return target, nil
-	}
-	target, err := url.Parse(address)
-	if err != nil || target.Scheme != "http" && target.Scheme != "https" {
-		return nil, errUnsendable
-	}
-	// "host:" has the port of its scheme.
-	if target.Host = strings.TrimSuffix(target.Host, ":"); target.Host == "" {
-		return nil, errUnsendable
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.parsed == nil || len(t.parsed) >= maxTargets {
-		t.parsed = make(map[string]*url.URL)
-	}
-	t.parsed[address] = target
-	return target, nil
 }

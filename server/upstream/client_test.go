@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -228,26 +227,5 @@ func TestNewRefusesABadConfig(t *testing.T) {
 	config.IdleTimeout = -time.Second
 	if _, err := New(Options{Config: config, Version: "1"}); err == nil {
 		t.Error("a negative idleTimeout was accepted")
-	}
-}
-
-func TestTargets(t *testing.T) {
-	var kept targets
-	for n := range 2*maxTargets + 1 {
-		address := "http://claims:/tools/" + strconv.Itoa(n)
-		for range 2 { // parsed, then kept
-			target, err := kept.of(address)
-			if err != nil || target.Host != "claims" || target.Path != "/tools/"+strconv.Itoa(n) {
-				t.Fatalf("%s: %v, %v", address, target, err)
-			}
-		}
-		if len(kept.parsed) > maxTargets {
-			t.Fatalf("%d URLs are kept", len(kept.parsed))
-		}
-	}
-	for _, address := range []string{"", "/tools/a", "claims/tools/a", "ftp://claims/a", "http:///a", "http://:/a", "http://claims/%zz"} {
-		if target, err := kept.of(address); err != errUnsendable {
-			t.Errorf("%q: %v, %v, want that no request can go there", address, target, err)
-		}
 	}
 }

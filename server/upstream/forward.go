@@ -141,9 +141,9 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, *span, er
 // one, which is right and needs GetBody. But a POST with an Idempotency-Key it
 // also repeats after the service may have read it; without GetBody it cannot.
 func (c *Client) post(ctx context.Context, call Call, header http.Header, resends int) (*http.Response, *span, error) {
-	target, err := c.targets.of(call.Tool.URL)
-	if err != nil {
-		return nil, nil, err
+	target := call.Tool.Address()
+	if target == nil {
+		return nil, nil, errUnsendable
 	}
 	span := c.startSpan(ctx, call, target, resends)
 	// What http.NewRequestWithContext makes, but for the URL, which is parsed, and

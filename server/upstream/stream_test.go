@@ -126,11 +126,13 @@ func TestResultOfAStreamIsReadLikeAnyJSON(t *testing.T) {
 		tool.Streams, tool.URL = true, answering(t, 200, eventStream, "event: result\ndata: "+data+"\n\n")
 		return mapped(tool, client.Forward(t.Context(), Call{Tool: tool, Body: []byte("{}")}), false)
 	}
-	structured := structuredTool(t, `{"type":"object","properties":{"n":{"type":"integer"}}}`)
-	if got := result(structured, `{"n":9007199254740993}`); string(got.Structured) != `{"n":9007199254740993}` || got.IsError {
+	structured := func() *registry.RoutedTool {
+		return structuredTool(t, `{"type":"object","properties":{"n":{"type":"integer"}}}`)
+	}
+	if got := result(structured(), `{"n":9007199254740993}`); string(got.Structured) != `{"n":9007199254740993}` || got.IsError {
 		t.Errorf("got %s", got.Structured)
 	}
-	wantError(t, result(structured, `{"n":"x"}`), "outputSchema", "/n")
+	wantError(t, result(structured(), `{"n":"x"}`), "outputSchema", "/n")
 	wantError(t, result(newTool(""), `{"n":`), "invalid JSON")
 	wantError(t, result(newTool(""), `{"n":1} x`), "invalid JSON")
 }
