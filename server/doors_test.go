@@ -175,7 +175,7 @@ var doorCases = []doorCase{
 		g.core.budgets.Limiter.(*fakeBudgets).away = io.ErrNoProgress
 	}},
 
-	// What the gateway refuses: calls.md §4.
+	// What the gateway refuses before a Tool Service hears of it.
 	{name: "unknown tool", body: request("tools/call", `"name":"claims.nope","arguments":{}`)},
 	{name: "unknown tool with a long name", body: request("tools/call", `"name":"`+strings.Repeat("é", 300)+`"`)},
 	{name: "no name", body: request("tools/call", `"arguments":{}`)},

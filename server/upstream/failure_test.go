@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -209,6 +210,31 @@ func TestTheDeadlineCoversTheWholeCall(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A call does not wait for a dial longer than for anything else, although net/http
+// dials without the call's deadline: a dialer that had one would act upon it.
+func TestDialsThatHangEndAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		c := newClient(t, nil)
+		c.http.base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if _, given := ctx.Deadline(); given {
+				t.Error("net/http dials with the deadline of the request; give it the tool's")
+			}
+			<-hang
+			return nil, io.ErrUnexpectedEOF
+		}
+		caller, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		tool := repeatableTool("http://billing.test/a")
+		tool.Deadline = 3 * time.Second
+		answer := c.Forward(caller, Call{Tool: tool, Body: []byte("{}")})
+		if answer.Failure == nil || answer.Failure.Kind != Timeout || answer.Elapsed != tool.Deadline {
+			t.Errorf("failure %+v after %v, want a timeout after %v", answer.Failure, answer.Elapsed, tool.Deadline)
+		}
+		close(hang)
+	})
 }
 
 func TestCancellationReachesTheService(t *testing.T) {

@@ -75,8 +75,10 @@ func (c *Client) Forward(ctx context.Context, call Call) *Answer {
 }
 
 func (c *Client) forward(caller context.Context, call Call) *Answer {
-	// A context with a timeout would cost more, and what it adds, its Deadline, is
-	// asked by nobody: dials go on without it.
+	// A context with a timeout would cost more, and the Deadline that it adds would
+	// reach nobody: a dialer shares it among a host's addresses, but net/http dials
+	// with a context that has neither the request's deadline nor its end. What ends
+	// with this one is the waiting for a dial, and all that comes after.
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer time.AfterFunc(call.Tool.Deadline, cancel).Stop()
@@ -186,8 +188,9 @@ func (h *outHeader) set(name string, values []string) {
 	h.Header[name] = values
 }
 
-// header makes the request's header: calls.md §2, nothing else. It is not to be
-// modified.
+// header makes the request's header: the common one, a content type of the call's
+// own, what the configuration passes on, and the trace context. Nothing else of the
+// caller's goes to a Tool Service. It is not to be modified.
 func (c *Client) header(call Call) (http.Header, error) {
 	h := outHeader{Header: c.common}
 	if call.ContentType != "" {

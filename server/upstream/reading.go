@@ -21,9 +21,9 @@ const (
 // strings do not make it unreadable.
 var answerLimits = jsonwire.Limits{Depth: maxAnswerDepth, Duplicates: true, InvalidUTF8: true}
 
-// A Reading is an answer of which is known what it is: the table of calls.md §3 and,
-// for answers that are a tool result already, §6. What remains to be made of it is
-// its [Reading.Result], once; before that its state, if it has one, is to be kept. An
+// A Reading is an answer of which is known what it is, by the table in
+// docs/tool-service-guide.md, "The answer". What remains to be made of it is its
+// [Reading.Result], once; before that its state, if it has one, is to be kept. An
 // answer that is a question has no result: [Reading.Input] tells.
 type Reading struct {
 	route          registry.RouteKey
