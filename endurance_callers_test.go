@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -25,42 +27,52 @@ type restlessCallers struct {
 	changes atomic.Int64 // notes of changed lists that arrived
 	refused atomic.Int64 // calls for which the budget had no room
 
+	begun map[string]int // how often each habit was begun
+
 	mu     sync.Mutex
-	done   map[string]int // how often each thing was done
+	done   map[string]int // how often each thing was done in each way
 	faults []string
 }
 
 func newRestlessCallers(w *restlessWorld, g *gateway) *restlessCallers {
-	return &restlessCallers{w: w, g: g, done: map[string]int{},
+	return &restlessCallers{w: w, g: g, begun: map[string]int{}, done: map[string]int{},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: patience}}
 }
 
-// A habit is something that callers do, so many times of a hundred.
+// A habit is something that callers do, so many times of a hundred, in each of its ways
+// in turn. How often it was done in that way before, n, says in which era and for whom.
 type habit struct {
 	name  string
 	times int
-	do    func(c *restlessCallers, n int) string
+	do    func(c *restlessCallers, way string, n int) string
+	ways  []string
 }
 
+// in names a habit and a way of it.
+func (h habit) in(way string) string { return strings.TrimSuffix(h.name+": "+way, ": ") }
+
+// oneWay are the ways of a habit that has no different ones.
+var oneWay = []string{""}
+
 var habits = []habit{
-	{"call", 20, (*restlessCallers).echo},
-	{"call on a connection of its own", 8, (*restlessCallers).echoAfresh},
-	{"list", 8, (*restlessCallers).list},
-	{"call of a tool that comes and goes", 5, (*restlessCallers).callNovelty},
-	{"call on a route that comes and goes", 6, (*restlessCallers).callFleeting},
-	{"call of a service that comes and goes", 5, (*restlessCallers).callFlapping},
-	{"call that fails", 8, (*restlessCallers).callFaulty},
-	{"call with a handle", 6, (*restlessCallers).tally},
-	{"call with progress", 4, (*restlessCallers).stream},
-	{"call that asks", 5, (*restlessCallers).answerQuestion},
-	{"call for a large answer", 3, (*restlessCallers).big},
-	{"call of a caller without budget", 4, (*restlessCallers).poor},
-	{"call of a stranger", 4, (*restlessCallers).stranger},
-	{"listen", 2, (*restlessCallers).listen},
-	{"cancelled call", 5, (*restlessCallers).cancel},
-	{"stream that is left", 2, (*restlessCallers).leaveStream},
-	{"half a request", 3, (*restlessCallers).sendHalf},
-	{"answer that is not read", 2, (*restlessCallers).ignoreAnswer},
+	{"call", 20, (*restlessCallers).echo, []string{"lab.echo", "churn.echo"}},
+	{"call on a connection of its own", 8, (*restlessCallers).echoAfresh, oneWay},
+	{"list", 8, (*restlessCallers).list, oneWay},
+	{"call of a tool that comes and goes", 5, (*restlessCallers).callNovelty, oneWay},
+	{"call on a route that comes and goes", 6, (*restlessCallers).callFleeting, fleeting},
+	{"call of a service that comes and goes", 5, (*restlessCallers).callFlapping, []string{"steady.ping", "flapping.ping"}},
+	{"call that fails", 8, (*restlessCallers).callFaulty, slices.Sorted(maps.Keys(faultySays))},
+	{"call with a handle", 6, (*restlessCallers).tally, []string{"tally.signed", "tally.stored"}},
+	{"call with progress", 4, (*restlessCallers).stream, oneWay},
+	{"call that asks", 5, (*restlessCallers).answerQuestion, []string{"not answered", "answered"}},
+	{"call for a large answer", 3, (*restlessCallers).big, oneWay},
+	{"call of a caller without budget", 4, (*restlessCallers).poor, oneWay},
+	{"call of a stranger", 4, (*restlessCallers).stranger, oneWay},
+	{"listen", 2, (*restlessCallers).listen, oneWay},
+	{"cancelled call", 5, (*restlessCallers).cancel, oneWay},
+	{"stream that is left", 2, (*restlessCallers).leaveStream, oneWay},
+	{"half a request", 3, (*restlessCallers).sendHalf, []string{"cut in the headers", "cut in the body"}},
+	{"answer that is not read", 2, (*restlessCallers).ignoreAnswer, oneWay},
 }
 
 // schedule is the order of a hundred things.
@@ -82,17 +94,21 @@ const (
 // act has callers act, from the thing first on, until enough says so, and waits until
 // everything they began is over. It returns what comes next.
 func (c *restlessCallers) act(first int, enough func(n int) bool) (next int) {
-	order, turns := schedule(), make(chan int)
+	type turn struct {
+		habit
+		way string
+		n   int
+	}
+	order, turns := schedule(), make(chan turn)
 	var workers sync.WaitGroup
 	for range restlessWorkers {
 		workers.Go(func() {
-			for n := range turns {
-				h := order[n%len(order)]
-				fault := h.do(c, n)
+			for t := range turns {
+				fault := t.do(c, t.way, t.n)
 				c.mu.Lock()
-				c.done[h.name]++
+				c.done[t.in(t.way)]++
 				if fault != "" && len(c.faults) < 20 {
-					c.faults = append(c.faults, fmt.Sprintf("%s (%d): %.400s", h.name, n, fault))
+					c.faults = append(c.faults, fmt.Sprintf("%s (%d): %.400s", t.in(t.way), t.n, fault))
 				}
 				c.mu.Unlock()
 			}
@@ -102,7 +118,10 @@ func (c *restlessCallers) act(first int, enough func(n int) bool) (next int) {
 	defer tick.Stop()
 	for next = first; !enough(next); next++ {
 		<-tick.C
-		turns <- next
+		h := order[next%len(order)]
+		k := c.begun[h.name] // not next: that would fix the way of each entry of the order
+		c.begun[h.name]++
+		turns <- turn{h, h.ways[k%len(h.ways)], k / len(h.ways)}
 	}
 	close(turns)
 	workers.Wait()
@@ -193,21 +212,18 @@ func (t told) wantText(want string) string {
 	return ""
 }
 
-func (c *restlessCallers) echo(n int) string {
+func (c *restlessCallers) echo(tool string, n int) string {
 	arguments := fmt.Sprintf(`{"n":%d}`, n)
-	if n%2 == 0 {
-		return c.call(n, "lab", "lab.echo", arguments).wantText(arguments)
-	}
-	return c.call(n, "churn", "churn.echo", arguments).wantText(arguments)
+	return c.call(n, strings.TrimSuffix(tool, ".echo"), tool, arguments).wantText(arguments)
 }
 
-func (c *restlessCallers) echoAfresh(n int) string {
+func (c *restlessCallers) echoAfresh(_ string, n int) string {
 	arguments := fmt.Sprintf(`{"n":%d}`, n)
 	return c.callFor(c.w.keys["rich"], afresh, n, "churn", "churn.echo", arguments).wantText(arguments)
 }
 
 // list wants the whole list of one turn.
-func (c *restlessCallers) list(n int) string {
+func (c *restlessCallers) list(_ string, n int) string {
 	a, err := c.send(c.client, c.w.keys["rich"], isModern(n), "churn", "tools/list", "", "")
 	var list struct {
 		Tools []struct{ Name, Description string }
@@ -223,7 +239,7 @@ func (c *restlessCallers) list(n int) string {
 	return ""
 }
 
-func (c *restlessCallers) callNovelty(n int) string {
+func (c *restlessCallers) callNovelty(_ string, n int) string {
 	arguments := fmt.Sprintf(`{"n":%d}`, n)
 	t := c.call(n, "churn", fmt.Sprintf("churn.turn%d", c.w.turn.Load()%5), arguments)
 	if t.reason == "tool_not_found" && t.status == 200 {
@@ -232,8 +248,8 @@ func (c *restlessCallers) callNovelty(n int) string {
 	return t.wantText(arguments)
 }
 
-func (c *restlessCallers) callFleeting(n int) string {
-	t := c.call(n, fleeting[n%len(fleeting)], "steady.ping", `{}`)
+func (c *restlessCallers) callFleeting(route string, n int) string {
+	t := c.call(n, route, "steady.ping", `{}`)
 	if t.reason == "route_not_found" && t.status == 404 {
 		return ""
 	}
@@ -241,34 +257,37 @@ func (c *restlessCallers) callFleeting(n int) string {
 }
 
 // callFlapping calls a service that may be down, and one of the same route that is not.
-func (c *restlessCallers) callFlapping(n int) string {
-	if n%2 == 0 {
-		return c.call(n, "flapping", "steady.ping", `{}`).wantText("{}")
+func (c *restlessCallers) callFlapping(tool string, n int) string {
+	t := c.call(n, "flapping", tool, `{}`)
+	if tool == "steady.ping" {
+		return t.wantText("{}")
 	}
-	t := c.call(n, "flapping", "flapping.ping", `{}`)
 	if t.status == 200 && t.failed {
 		return ""
 	}
 	return t.wantText(`{"done":true}`)
 }
 
-// faultyWays are the tools of faulty, and what agents are told of each.
-var faultyWays = []struct{ tool, says string }{
-	{"status", "HTTP 500"}, {"reset", ""}, {"cut", ""}, {"hang", "timeout"}, {"forever", "timeout"}, {"flood", "too_large"},
+// faultySays is what agents are told of each tool of faulty.
+var faultySays = map[string]string{
+	"faulty.status":  "HTTP 500",
+	"faulty.reset":   "was reset before its answer was complete",
+	"faulty.cut":     "was reset before its answer was complete",
+	"faulty.hang":    "did not complete its answer within 200 ms",
+	"faulty.forever": "did not complete its answer within 300 ms",
+	"faulty.flood":   fmt.Sprintf("exceeds the limit of %d bytes", maxRestlessAnswer),
 }
 
-func (c *restlessCallers) callFaulty(n int) string {
-	way := faultyWays[n%len(faultyWays)]
-	t := c.call(n/len(faultyWays), "faulty", "faulty."+way.tool, `{}`)
-	if t.status != 200 || !t.failed || !strings.Contains(t.text, way.says) {
-		return way.tool + ": " + t.String()
+func (c *restlessCallers) callFaulty(tool string, n int) string {
+	t := c.call(n, "faulty", tool, `{}`)
+	if t.status != 200 || !t.failed || !strings.Contains(t.text, faultySays[tool]) {
+		return t.String()
 	}
 	return ""
 }
 
 // tally counts to two.
-func (c *restlessCallers) tally(n int) string {
-	tool := "tally." + []string{"signed", "stored"}[n/2%2]
+func (c *restlessCallers) tally(tool string, n int) string {
 	t := c.call(n, "tally", tool+".make", `{}`)
 	for count := range 2 {
 		if t = c.call(n, "tally", tool+".add", fmt.Sprintf(`{"handle":%q}`, t.handle)); !t.well() || t.count != count+1 {
@@ -298,7 +317,7 @@ func (c *restlessCallers) open(ctx context.Context, route, message string) (*htt
 	return c.client.Do(req)
 }
 
-func (c *restlessCallers) stream(n int) string {
+func (c *restlessCallers) stream(_ string, n int) string {
 	resp, err := c.open(context.Background(), "lab", roundCall(n, "lab.stream", `,"progressToken":"p"`, `,"arguments":{"steps":3,"ms":10}`))
 	if err != nil {
 		return err.Error()
@@ -311,7 +330,7 @@ func (c *restlessCallers) stream(n int) string {
 	return ""
 }
 
-func (c *restlessCallers) answerQuestion(n int) string {
+func (c *restlessCallers) answerQuestion(way string, n int) string {
 	ask := func(more string) (text string, state json.RawMessage) {
 		resp, err := c.open(context.Background(), "lab", roundCall(n, "lab.ask", "", more))
 		if err != nil {
@@ -326,26 +345,26 @@ func (c *restlessCallers) answerQuestion(n int) string {
 		return string(all), a.Result.RequestState
 	}
 	text, state := ask(`,"arguments":{}`)
-	if n%2 == 1 && state != nil { // the other half answers
-		text, _ = ask(`,"arguments":{},"requestState":` + string(state) + `,"inputResponses":{"name":{"action":"accept","content":{"name":"Ann"}}}`)
-		if strings.Contains(text, "Hello, Ann!") {
-			return ""
-		}
-	}
-	if state == nil || n%2 == 1 {
+	if state == nil {
 		return text
+	}
+	if way == "answered" {
+		text, _ = ask(`,"arguments":{},"requestState":` + string(state) + `,"inputResponses":{"name":{"action":"accept","content":{"name":"Ann"}}}`)
+		if !strings.Contains(text, "Hello, Ann!") {
+			return text
+		}
 	}
 	return ""
 }
 
-func (c *restlessCallers) big(n int) string {
+func (c *restlessCallers) big(_ string, n int) string {
 	if t := c.call(n, "churn", "churn.big", `{}`); !t.well() || len(t.text) < 1<<20 {
 		return fmt.Sprintf("status %d, %d bytes of text (%v)", t.status, len(t.text), t.err)
 	}
 	return ""
 }
 
-func (c *restlessCallers) poor(n int) string {
+func (c *restlessCallers) poor(_ string, n int) string {
 	t := c.callFor(c.w.keys["poor"], c.client, n, "lab", "lab.echo", `{}`)
 	if t.status == http.StatusTooManyRequests && t.reason == "budget_exhausted" {
 		c.refused.Add(1)
@@ -354,7 +373,7 @@ func (c *restlessCallers) poor(n int) string {
 	return t.wantText("{}")
 }
 
-func (c *restlessCallers) stranger(n int) string {
+func (c *restlessCallers) stranger(_ string, n int) string {
 	t := c.callFor("tg_nobody", c.client, n, "lab", "lab.echo", `{}`)
 	if t.status != http.StatusUnauthorized {
 		return t.String()
@@ -363,7 +382,7 @@ func (c *restlessCallers) stranger(n int) string {
 }
 
 // listen listens to a list for a second, or until it changes.
-func (c *restlessCallers) listen(int) string {
+func (c *restlessCallers) listen(string, int) string {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	resp, err := c.open(ctx, "churn", restlessMessage(true, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`))
@@ -389,7 +408,7 @@ func (c *restlessCallers) listen(int) string {
 }
 
 // cancel leaves when its call has arrived at the service.
-func (c *restlessCallers) cancel(n int) string {
+func (c *restlessCallers) cancel(_ string, n int) string {
 	arguments, arrived := fmt.Sprintf(`{"n":%d}`, n), make(chan struct{})
 	c.w.waiting.Store(arguments, arrived)
 	ctx, leave := context.WithCancel(context.Background())
@@ -413,7 +432,7 @@ func (c *restlessCallers) cancel(n int) string {
 }
 
 // leaveStream leaves after the first event of progress.
-func (c *restlessCallers) leaveStream(n int) string {
+func (c *restlessCallers) leaveStream(_ string, n int) string {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	resp, err := c.open(ctx, "lab", roundCall(n, "lab.stream", `,"progressToken":"p"`, `,"arguments":{"steps":100,"ms":10}`))
@@ -442,9 +461,15 @@ func (c *restlessCallers) dial(tool string, part func(request []byte) []byte) (n
 	return conn, err
 }
 
-// sendHalf leaves in the middle of a body, or of the headers.
-func (c *restlessCallers) sendHalf(n int) string {
-	conn, err := c.dial("churn.echo", func(request []byte) []byte { return request[:len(request)-60-n%2*300] })
+// sendHalf leaves in the middle of the headers, or of the body.
+func (c *restlessCallers) sendHalf(way string, _ int) string {
+	conn, err := c.dial("churn.echo", func(request []byte) []byte {
+		headers := bytes.Index(request, []byte("\r\n\r\n"))
+		if way == "cut in the headers" {
+			return request[:headers/2]
+		}
+		return request[:(headers+len(request))/2]
+	})
 	if err != nil {
 		return err.Error()
 	}
@@ -453,7 +478,7 @@ func (c *restlessCallers) sendHalf(n int) string {
 }
 
 // ignoreAnswer reads the first byte of a large answer, and leaves.
-func (c *restlessCallers) ignoreAnswer(int) string {
+func (c *restlessCallers) ignoreAnswer(string, int) string {
 	conn, err := c.dial("churn.big", func(request []byte) []byte { return request })
 	if err != nil {
 		return err.Error()

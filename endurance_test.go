@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -63,8 +62,13 @@ func TestEndurance(t *testing.T) {
 	if !t.Failed() {
 		checkFlat(t, samples[1:]) // the first part warms up
 	}
-	for _, name := range slices.Sorted(maps.Keys(callers.done)) {
-		t.Logf("endurance: %6d times: %s", callers.done[name], name)
+	for _, h := range habits {
+		for _, way := range h.ways {
+			t.Logf("endurance: %6d times: %s", callers.done[h.in(way)], h.in(way))
+			if callers.done[h.in(way)] == 0 {
+				t.Errorf("nobody did this: %s", h.in(way))
+			}
+		}
 	}
 	if callers.changes.Load() == 0 || callers.refused.Load() == 0 {
 		t.Errorf("%d changes of lists were told, %d calls were refused for their budgets, want some of each", callers.changes.Load(), callers.refused.Load())
