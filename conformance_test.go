@@ -17,10 +17,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// conformance says of how many scenarios of the official suite a revision of the
+// revisions says of how many scenarios of the official suite a revision of the
 // protocol consists, and how many pass. Fewer must never pass again; whoever makes
 // more pass writes it down here.
-var conformance = []struct {
+var revisions = []struct {
 	revision         string
 	passes, scored   int // of the scenarios that the revision requires
 	passesUnscored   []string
@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	gateway := suite.serve(t)
 	verdicts := map[string]map[string]verdict{} // by revision and scenario
 	baselines := map[string][]known{}
-	for _, c := range conformance {
+	for _, c := range revisions {
 		t.Run(c.revision, func(t *testing.T) {
 			scored, unscored := suite.scenarios(t, c.revision)
 			baseline := readBaseline(t, c.revision)
@@ -89,8 +89,22 @@ func newSuite(t *testing.T) suite {
 }
 
 // serve starts a gateway as an operator would for clients that run in a browser at
-// the gateway's own address, and for a list that is looked at on each request.
+// the gateway's own address, and for a list that is looked at on each request. Its
+// configuration has the address in it, so a port is chosen before the gateway starts,
+// and another one when somebody else has taken it by then.
 func (s suite) serve(t *testing.T) *gateway {
+	t.Helper()
+	for range 5 {
+		if g := s.tryServe(t); g != nil {
+			return g
+		}
+	}
+	t.Fatal("each port that was free was taken when the gateway began to listen")
+	return nil
+}
+
+// tryServe is serve, and nil when the address is in use.
+func (s suite) tryServe(t *testing.T) *gateway {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,6 +118,9 @@ func (s suite) serve(t *testing.T) *gateway {
 		t.Fatal(err)
 	}
 	g := spawn(t, command{args: []string{"serve", "--fixtures", "--config", file}})
+	if line := g.stderr.await(t, g.exited, address); strings.Contains(line, "address already in use") {
+		return nil
+	}
 	g.URL = g.address(t, "listening")
 	g.stderr.await(t, g.exited, loadedLine)
 	return g
@@ -258,10 +275,10 @@ func checkBaseline(t *testing.T, baseline []known, seen map[string]verdict) {
 // passes and of what does not, as it is.
 func checkConformanceGuide(t *testing.T, s suite, verdicts map[string]map[string]verdict, baselines map[string][]known) {
 	t.Helper()
-	modern, legacy := conformance[0].revision, conformance[1].revision
+	modern, legacy := revisions[0].revision, revisions[1].revision
 	var totals, passes, reasons strings.Builder
 	shown, given := map[string]bool{}, map[string]bool{}
-	for _, c := range conformance {
+	for _, c := range revisions {
 		fmt.Fprintf(&totals, "| %s | %d of %d | %d of %d |\n", c.revision, c.passes, c.scored, len(c.passesUnscored), c.reportedUnscored)
 		scored, unscored := s.scenarios(t, c.revision)
 		for _, name := range slices.Concat(scored, unscored) {
