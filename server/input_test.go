@@ -43,8 +43,8 @@ func askCall(tool, capabilities, more string) string {
 	return body
 }
 
-// play1 is the one answer to a message.
-func play1(t testing.TB, door wayIn, g *budgetGateway, body string) string {
+// playOne is the one answer to a message.
+func playOne(t testing.TB, door wayIn, g *budgetGateway, body string) string {
 	t.Helper()
 	got := door(g.gateway, body)
 	if len(got) != 1 {
@@ -58,7 +58,7 @@ func TestQuestionGoesToTheCallerAndTheAnswerBack(t *testing.T) {
 		t.Run(door.name, func(t *testing.T) {
 			g := newFlowGateway(t)
 			g.asking("claims.ask", question)
-			got := play1(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{ "big" : 9007199254740993 }`))
+			got := playOne(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{ "big" : 9007199254740993 }`))
 			if member(t, got, "result", "resultType") != `"input_required"` || member(t, got, "result", "inputRequests") != questionAsked ||
 				member(t, got, "result", "content") != "" || member(t, got, "result", "isError") != "" {
 				t.Errorf("got %s", got)
@@ -67,7 +67,7 @@ func TestQuestionGoesToTheCallerAndTheAnswerBack(t *testing.T) {
 				t.Errorf("_meta %s", member(t, got, "result", "_meta"))
 			}
 			state := member(t, got, "result", "requestState")
-			got = play1(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{"big":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state))
+			got = playOne(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{"big":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state))
 			if member(t, got, "result", "resultType") != `"complete"` || member(t, got, "result", "_meta", "tollgate/cost", "charged") != "5" {
 				t.Errorf("got %s", got)
 			}
@@ -88,14 +88,14 @@ func TestQuestionGoesToTheCallerAndTheAnswerBack(t *testing.T) {
 func TestQuestionWithoutAState(t *testing.T) {
 	g := newFlowGateway(t)
 	g.asking("claims.ask", `{"inputRequests":{"r":{"method":"roots/list"}}}`)
-	got := play1(t, waysIn[0].play, g, askCall("claims.ask", `{"roots":{}}`, ""))
+	got := playOne(t, waysIn[0].play, g, askCall("claims.ask", `{"roots":{}}`, ""))
 	state := member(t, got, "result", "requestState")
 	for more, want := range map[string]string{
 		`,"inputResponses":{"r":{"roots":[]}}`:  `{"arguments":{},"inputResponses":{"r":{"roots":[]}}}`,
 		``:                                      `{"arguments":{},"inputResponses":{}}`,
 		`,"arguments":null,"inputResponses":{}`: `{"arguments":{},"inputResponses":{}}`,
 	} {
-		play1(t, waysIn[0].play, g, askCall("claims.ask", `{"roots":{}}`, more+`,"requestState":`+state))
+		playOne(t, waysIn[0].play, g, askCall("claims.ask", `{"roots":{}}`, more+`,"requestState":`+state))
 		calls := g.service.received()
 		if last := calls[len(calls)-1]; last.body != want {
 			t.Errorf("the service got %s, want %s", last.body, want)
@@ -108,7 +108,7 @@ func TestUnaskedResponsesAreLeftOut(t *testing.T) {
 	for _, door := range waysIn {
 		g := newFlowGateway(t)
 		g.asking("claims.ask", question)
-		got := play1(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"inputResponses":`+responses))
+		got := playOne(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"inputResponses":`+responses))
 		if calls := g.service.received(); calls[0].body != "{}" || member(t, got, "result", "resultType") != `"input_required"` {
 			t.Errorf("the service got %q, the caller %s", calls, got)
 		}
@@ -120,7 +120,7 @@ func TestCallersThatCannotBeAsked(t *testing.T) {
 		t.Run(door.name, func(t *testing.T) {
 			g := newFlowGateway(t)
 			g.asking("claims.ask", question)
-			got := play1(t, door.play, g, askCall("claims.ask", `{"sampling":{}}`, ""))
+			got := playOne(t, door.play, g, askCall("claims.ask", `{"sampling":{}}`, ""))
 			if member(t, got, "error", "code") != "-32021" || member(t, got, "error", "data") != `{"reason":"client_capability_missing","requiredCapabilities":{"elicitation":{"form":{}}}}` {
 				t.Errorf("got %s", got)
 			}
@@ -128,18 +128,18 @@ func TestCallersThatCannotBeAsked(t *testing.T) {
 
 			g = newFlowGateway(t)
 			g.asking("claims.ask", question)
-			got = play1(t, door.play, g, flowCall(false, "claims.ask", "", `,"requestState":"r1.a","inputResponses":5`))
+			got = playOne(t, door.play, g, flowCall(false, "claims.ask", "", `,"requestState":"r1.a","inputResponses":5`))
 			if member(t, got, "result", "isError") != "true" || !strings.Contains(got, "2026-07-28") {
 				t.Errorf("legacy: %s", got)
 			}
 
 			g = newFlowGateway(t, func(o *Options) { o.Keys = nil })
 			g.asking("claims.ask", question)
-			got = play1(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, ""))
+			got = playOne(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, ""))
 			if member(t, got, "result", "isError") != "true" || !strings.Contains(got, "TOLLGATE_HANDLE_KEYS") {
 				t.Errorf("without keys: %s", got)
 			}
-			got = play1(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"requestState":"r1.a.b.c"`))
+			got = playOne(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"requestState":"r1.a.b.c"`))
 			if member(t, got, "error", "data", "reason") != `"request_state_not_valid"` {
 				t.Errorf("without keys: %s", got)
 			}
@@ -158,7 +158,7 @@ func TestRequestStateHoldsForItsCallOnly(t *testing.T) {
 		t.Run(door.name, func(t *testing.T) {
 			g := newFlowGateway(t)
 			g.asking("claims.ask", question)
-			state := member(t, play1(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{"n":1}`)), "result", "requestState")
+			state := member(t, playOne(t, door.play, g, askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{"n":1}`)), "result", "requestState")
 			before := len(g.service.received())
 			tampered := strings.TrimSuffix(state, `"`) + `-TAMPERED"`
 			for name, body := range map[string]string{
@@ -169,7 +169,7 @@ func TestRequestStateHoldsForItsCallOnly(t *testing.T) {
 				"not an object":   askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{"n":1},"inputResponses":[],"requestState":`+state),
 				"said twice":      askCall("claims.ask", `{"elicitation":{}}`, `,"arguments":{"n":1},"inputResponses":{"a":1,"a":2},"requestState":`+state),
 			} {
-				got := play1(t, door.play, g, body)
+				got := playOne(t, door.play, g, body)
 				if member(t, got, "error", "code") != "-32602" {
 					t.Errorf("%s: %s", name, got)
 				}
@@ -196,13 +196,16 @@ func TestRequestStateHoldsForItsCallOnly(t *testing.T) {
 func TestRequestStateExpires(t *testing.T) {
 	keys := testKeys(t, "k1")
 	var sealed string
+	var err error
 	round := handle.Round{Binding: handle.Binding{Route: "claims", Service: "claims-service", Principal: anonymous().Principal}, Tool: "claims.ask", Arguments: []byte("{}")}
 	synctest.Test(t, func(t *testing.T) { // in the past: the clock begins in 2000
-		sealed, _ = keys.SealRequest(round, nil)
-		time.Sleep(time.Second)
+		sealed, err = keys.SealRequest(round, nil)
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := newFlowGateway(t)
-	got := play1(t, waysIn[0].play, g, askCall("claims.ask", `{}`, `,"requestState":"`+sealed+`"`))
+	got := playOne(t, waysIn[0].play, g, askCall("claims.ask", `{}`, `,"requestState":"`+sealed+`"`))
 	if member(t, got, "error", "data", "reason") != `"request_state_expired"` || !strings.Contains(got, "600 s") {
 		t.Errorf("got %s", got)
 	}
@@ -213,8 +216,8 @@ func TestRequestStateOfAnotherReplica(t *testing.T) {
 	g := newFlowGateway(t)
 	other := newFlowGateway(t, func(o *Options) { o.Keys = testKeys(t, "k2") })
 	g.asking("claims.ask", question)
-	state := member(t, play1(t, waysIn[0].play, g, askCall("claims.ask", `{"elicitation":{}}`, "")), "result", "requestState")
-	got := play1(t, waysIn[0].play, other, askCall("claims.ask", `{"elicitation":{}}`, `,"requestState":`+state))
+	state := member(t, playOne(t, waysIn[0].play, g, askCall("claims.ask", `{"elicitation":{}}`, "")), "result", "requestState")
+	got := playOne(t, waysIn[0].play, other, askCall("claims.ask", `{"elicitation":{}}`, `,"requestState":`+state))
 	if member(t, got, "error", "data", "reason") != `"request_state_not_valid"` || !strings.Contains(other.log.String(), "a handle names a key that is not here") {
 		t.Errorf("got %s, log %s", got, other.log)
 	}
@@ -234,12 +237,12 @@ func TestToolWithStateMayAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	arguments := `,"arguments":{"handle":"` + signed + `"}`
-	got := play1(t, waysIn[0].play, g, askCall("claims.askstate", `{"elicitation":{}}`, arguments))
+	got := playOne(t, waysIn[0].play, g, askCall("claims.askstate", `{"elicitation":{}}`, arguments))
 	state := member(t, got, "result", "requestState")
 	if member(t, got, "result", "resultType") != `"input_required"` {
 		t.Fatalf("got %s", got)
 	}
-	play1(t, waysIn[0].play, g, askCall("claims.askstate", `{"elicitation":{}}`, arguments+`,"inputResponses":`+responses+`,"requestState":`+state))
+	playOne(t, waysIn[0].play, g, askCall("claims.askstate", `{"elicitation":{}}`, arguments+`,"inputResponses":`+responses+`,"requestState":`+state))
 	calls := g.service.received()
 	last, _ := jsonwire.Get([]byte(calls[len(calls)-1].body), "arguments")
 	if string(last) != `{"handle":{"kept":1}}` {

@@ -185,7 +185,7 @@ func TestZippedStreams(t *testing.T) {
 // The stream to the service is closed: with the result, when the deadline passes,
 // and at once when the caller leaves, even while that does not take its progress.
 func TestStreamsAreClosed(t *testing.T) {
-	started, closed := make(chan struct{}), make(chan struct{})
+	started, closed := make(chan struct{}, 3), make(chan struct{}, 3)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", eventStream)
@@ -223,12 +223,16 @@ func TestStreamsAreClosed(t *testing.T) {
 	}
 
 	tool := streamingTool(url)
-	tool.Deadline = 50 * time.Millisecond
+	tool.Deadline = time.Second
 	stuck = make(chan struct{})
 	go func() {
 		answers <- client.Forward(t.Context(), Call{Tool: tool, Body: []byte("{}"), Progress: func(Progress) { <-stuck }})
 	}()
-	<-started
+	select {
+	case <-started:
+	case a := <-answers:
+		t.Fatalf("over before the stream began: %+v", a.Failure)
+	}
 	<-closed
 	close(stuck)
 	if a := <-answers; a.Failure == nil || a.Failure.Kind != Timeout {
