@@ -130,23 +130,23 @@ type conn struct {
 	reads, writes waits
 }
 
-// waits are the reads or the writes that are under way, and their deadline.
+// waits are the reads or the writes that are in progress, and their deadline.
 type waits struct {
-	under    int
-	deadline time.Time // the server's own
-	known    time.Time // to the connection below
+	inProgress int
+	deadline   time.Time // the server's own
+	told       time.Time // what the connection below was told last
 }
 
 // Read reads from the connection.
 func (c *conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
-	c.reads.under++
-	_ = c.apply() // a closed connection shows at the read
+	c.reads.inProgress++
+	_ = c.applyRead() // a closed connection shows at the read
 	c.mu.Unlock()
 	n, err := c.Conn.Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reads.under--
+	c.reads.inProgress--
 	if n > 0 && !c.begun {
 		c.begun = true
 		if c.ending {
@@ -159,13 +159,13 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write writes to the connection.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.writes.under++
+	c.writes.inProgress++
 	_ = c.applyWrite() // a closed connection shows at the write
 	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writes.under--
+	c.writes.inProgress--
 	return n, err
 }
 
@@ -174,7 +174,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads.deadline = t
-	return c.apply()
+	return c.applyRead()
 }
 
 // SetWriteDeadline sets the deadline for writing.
@@ -229,7 +229,7 @@ func (c *conn) becameActive() {
 	defer c.mu.Unlock()
 	c.begun, c.active = true, true
 	if c.ending {
-		_ = c.apply() // a closed connection shows at the next read
+		_ = c.applyRead() // a closed connection shows at the next read
 	}
 }
 
@@ -249,18 +249,18 @@ func (c *conn) becameIdle() {
 // must be called with the lock held.
 func (c *conn) giveChance(d time.Duration) {
 	c.limit = time.Now().Add(d)
-	_ = c.apply() // a closed connection shows at the next read
+	_ = c.applyRead() // a closed connection shows at the next read
 }
 
-// apply has the earlier of the server's deadline and the limit bound what is being
+// applyRead has the earlier of the server's deadline and the limit bound what is being
 // read; what will be read it bounds when that begins. It must be called with the
 // lock held.
-func (c *conn) apply() error {
+func (c *conn) applyRead() error {
 	t := c.reads.deadline
 	if c.ending && !c.active && (t.IsZero() || c.limit.Before(t)) {
 		t = c.limit
 	}
-	if !c.reads.news(t) {
+	if !c.reads.mustTell(t) {
 		return nil
 	}
 	return c.Conn.SetReadDeadline(t)
@@ -268,18 +268,18 @@ func (c *conn) apply() error {
 
 // applyWrite does the same for the deadline for writing.
 func (c *conn) applyWrite() error {
-	if !c.writes.news(c.writes.deadline) {
+	if !c.writes.mustTell(c.writes.deadline) {
 		return nil
 	}
 	return c.Conn.SetWriteDeadline(c.writes.deadline)
 }
 
-// news reports whether the connection below has to hear of deadline t, and notes
-// that it does.
-func (w *waits) news(t time.Time) bool {
-	if w.under == 0 || t == w.known {
+// mustTell reports whether the connection below has to be told deadline t, and notes
+// that it is.
+func (w *waits) mustTell(t time.Time) bool {
+	if w.inProgress == 0 || t == w.told {
 		return false
 	}
-	w.known = t
+	w.told = t
 	return true
 }
