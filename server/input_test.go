@@ -256,22 +256,12 @@ func TestOfficialClientIsAsked(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			g := newFlowGateway(t)
 			g.asking("claims.ask", question)
-			var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: g.url() + "/mcp/claims", DisableStandaloneSSE: true}
-			if kind == "frames" {
-				toServer, fromClient := io.Pipe()
-				toClient, fromServer := io.Pipe()
-				go func() {
-					_ = g.ServeFrames(context.Background(), "claims", &linesConn{r: toServer, w: fromServer}, Peer{})
-					fromServer.Close()
-				}()
-				transport = &mcp.IOTransport{Reader: toClient, Writer: fromClient}
-			}
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
 				},
 			})
-			session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: modernVersion})
+			session, err := client.Connect(t.Context(), g.sdkTransport(kind), &mcp.ClientSessionOptions{ProtocolVersion: modernVersion})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -405,16 +405,6 @@ func TestOfficialClientHearsOfProgress(t *testing.T) {
 					}
 					_, _ = io.WriteString(w, resultEvent(`{"n":1}`))
 				})
-				var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: g.url() + "/mcp/claims", DisableStandaloneSSE: true}
-				if kind == "frames" {
-					toServer, fromClient := io.Pipe()
-					toClient, fromServer := io.Pipe()
-					go func() {
-						_ = g.ServeFrames(context.Background(), "claims", &linesConn{r: toServer, w: fromServer}, Peer{})
-						fromServer.Close()
-					}()
-					transport = &mcp.IOTransport{Reader: toClient, Writer: fromClient}
-				}
 				var heard []float64
 				client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 					ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
@@ -422,7 +412,7 @@ func TestOfficialClientHearsOfProgress(t *testing.T) {
 						next <- struct{}{}
 					},
 				})
-				session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				session, err := client.Connect(t.Context(), g.sdkTransport(kind), &mcp.ClientSessionOptions{ProtocolVersion: version})
 				if err != nil {
 					t.Fatal(err)
 				}

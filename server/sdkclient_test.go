@@ -37,27 +37,31 @@ func (l *linesConn) WriteFrame(b []byte) error {
 	return err
 }
 
+// sdkTransport leads the official client to the route claims, over "http" or "frames".
+func (g *gateway) sdkTransport(kind string) mcp.Transport {
+	if kind == "http" {
+		return &mcp.StreamableClientTransport{Endpoint: g.url() + "/mcp/claims", DisableStandaloneSSE: true}
+	}
+	toServer, fromClient := io.Pipe()
+	toClient, fromServer := io.Pipe()
+	go func() {
+		_ = g.ServeFrames(context.Background(), "claims", &linesConn{r: toServer, w: fromServer}, Peer{})
+		fromServer.Close()
+	}()
+	return &mcp.IOTransport{Reader: toClient, Writer: fromClient}
+}
+
 // The official client works in both eras, over HTTP and over frames.
 func TestOfficialClient(t *testing.T) {
 	for _, kind := range []string{"http", "frames"} {
 		for version, modern := range eras {
 			t.Run(kind+" "+version, func(t *testing.T) {
 				g := newGateway(t)
-				var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: g.url() + "/mcp/claims", DisableStandaloneSSE: true}
-				if kind == "frames" {
-					toServer, fromClient := io.Pipe()
-					toClient, fromServer := io.Pipe()
-					go func() {
-						_ = g.ServeFrames(context.Background(), "claims", &linesConn{r: toServer, w: fromServer}, Peer{})
-						fromServer.Close()
-					}()
-					transport = &mcp.IOTransport{Reader: toClient, Writer: fromClient}
-				}
 				changed := make(chan struct{}, 10)
 				client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 					ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
 				})
-				session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				session, err := client.Connect(t.Context(), g.sdkTransport(kind), &mcp.ClientSessionOptions{ProtocolVersion: version})
 				if err != nil {
 					t.Fatal(err)
 				}
