@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,11 +22,43 @@ func (g *gateway) blockingTool() (entered, cancelled chan string) {
 	return entered, cancelled
 }
 
+// begin posts a message of a client that leaves when it is told to. gone has what it
+// gets then: an error, if it was not answered before.
+func (g *gateway) begin(body string, header ...string) (leave func(), gone <-chan error) {
+	g.t.Helper()
+	ctx, leave := context.WithCancel(g.t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url()+"/mcp/claims", strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for pair := range slices.Chunk(header, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
+	got := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		got <- err
+	}()
+	return leave, got
+}
+
 // wantCanceled checks the log line of a call that is over.
 func (g *gateway) wantCanceled() {
 	g.t.Helper()
 	if log := g.log.String(); !strings.Contains(log, `"outcome":"canceled"`) {
 		g.t.Errorf("log: %s", log)
+	}
+}
+
+// finishSilently is finish after a cancellation, when nothing may come any more.
+func (c *frameClient) finishSilently() {
+	c.t.Helper()
+	if rest := c.finish(); len(rest) > 0 {
+		c.t.Errorf("after the cancellation came %q", rest)
 	}
 }
 
@@ -38,24 +71,7 @@ func TestClientThatLeavesCancelsItsCall(t *testing.T) {
 			if !modern {
 				body, header = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"claims.echo","arguments":{"n":1}}}`, nil
 			}
-			ctx, leave := context.WithCancel(t.Context())
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url()+"/mcp/claims", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Accept", accept)
-			for i := 0; i < len(header); i += 2 {
-				req.Header.Set(header[i], header[i+1])
-			}
-			gone := make(chan error)
-			go func() {
-				resp, err := http.DefaultClient.Do(req)
-				if err == nil {
-					_, err = io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
-				}
-				gone <- err
-			}()
+			leave, gone := g.begin(body, append(header, "Accept", accept)...)
 			<-entered
 			leave()
 			if err := <-gone; err == nil {
@@ -84,9 +100,7 @@ func TestCancelledCallOnFramesIsNotAnswered(t *testing.T) {
 			<-entered
 			c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"enough"}}`)
 			<-cancelled
-			if rest := c.finish(); len(rest) > 0 {
-				t.Errorf("after the cancellation came %q", rest)
-			}
+			c.finishSilently()
 			g.wantCanceled()
 		})
 	}
