@@ -75,7 +75,7 @@ func TestClientConfigSnippetWorks(t *testing.T) {
 
 func TestClientConfigRefusesATemporaryExecutable(t *testing.T) {
 	for path, temporary := range map[string]bool{
-		"/tmp/go-build3906472341/b001/exe/tollgate":                            true,
+		"/tmp/go-build1234567890/b001/exe/tollgate":                            true,
 		"/root/.cache/go-build/4b/" + strings.Repeat("4b", 32) + "-d/tollgate": true,
 		"/ci/gocache/4b/" + strings.Repeat("4b", 32) + "-d/tollgate":           true,
 		`C:\Users\me\AppData\Local\Temp\go-build1234\b001\exe\tollgate.exe`:    true,

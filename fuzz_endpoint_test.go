@@ -18,7 +18,7 @@ func FuzzConnection(f *testing.F) {
 		f.Add(false, request)
 		f.Add(true, []byte(withHeader(string(request), "x-api-key: "+wealthyKey)))
 	}
-	for i, s := range fuzzedRequests {
+	for i, s := range fuzzedSeeds {
 		f.Add(false, s.bytes(s.framing))
 		f.Add(false, s.bytes(byte(i)%framings|modernHeaders))
 	}
@@ -40,12 +40,12 @@ func FuzzConnection(f *testing.F) {
 // says.
 func FuzzRequest(f *testing.F) {
 	open, guarded := fuzzedGateways(f)
-	for _, s := range append(fuzzedRequests, statefulRequests(f, open)...) {
+	for _, s := range append(fuzzedSeeds, statefulRequests(f, open)...) {
 		f.Add(false, s.framing, s.target, s.headers, s.method, s.params)
 		f.Add(true, s.framing, s.target, "Authorization: Bearer "+wealthyKey+"\n"+s.headers, s.method, s.params)
 	}
 	for _, key := range []string{poorKey, strangeKey, "tg_nobody", "eyJhbGciOiJub25lIn0.e30."} {
-		s := fuzzedRequests[0]
+		s := fuzzedSeeds[0]
 		f.Add(true, s.framing, s.target, "x-api-key: "+key+"\n"+s.headers, s.method, s.params)
 	}
 	f.Fuzz(func(t *testing.T, guard bool, framing byte, target, headers, method, params string) {

@@ -13,8 +13,8 @@ const (
 	fuzzedMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"progressToken":"p"}`
 )
 
-// fuzzedRequests are requests of every kind.
-var fuzzedRequests = []fuzzedSeed{
+// fuzzedSeeds are requests of every kind.
+var fuzzedSeeds = []fuzzedSeed{
 	{fuzzedTarget, fuzzedBoth, "tools/call", modernMeta + `,"name":"claims.echo","arguments":{"n":1,"text":"ä"}`, modernHeaders},
 	{fuzzedTarget, fuzzedBoth, "tools/call", fuzzedMeta + `,"name":"claims.stream","arguments":{}`, modernHeaders},
 	{fuzzedTarget, fuzzedBoth, "tools/call", fuzzedMeta + `,"name":"claims.ask","arguments":{"a":[1]}`, modernHeaders},

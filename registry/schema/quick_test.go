@@ -14,7 +14,7 @@ import (
 	"tollgate/fixtures"
 )
 
-// The benchmark's tool, and arguments for it.
+// The schema of an ordinary query, and arguments that fit it.
 const (
 	querySchema = `{"type":"object","additionalProperties":false,"required":["project"],"properties":{
 		"project":{"type":"string","pattern":"^[A-Z]{3}$"},
