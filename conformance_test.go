@@ -283,7 +283,7 @@ func checkConformanceGuide(t *testing.T, s suite, verdicts map[string]map[string
 		scored, unscored := s.scenarios(t, c.revision)
 		for _, name := range slices.Concat(scored, unscored) {
 			if !shown[name] && (verdicts[modern][name].passes() || verdicts[legacy][name].passes()) {
-				fmt.Fprintf(&passes, "| `%s` | %s | %s |\n", name, outcomeOf(verdicts[modern], name, conformance[0].passesUnscored), outcomeOf(verdicts[legacy], name, conformance[1].passesUnscored))
+				fmt.Fprintf(&passes, "| `%s` | %s | %s |\n", name, outcomeOf(verdicts[modern], name, revisions[0].passesUnscored), outcomeOf(verdicts[legacy], name, revisions[1].passesUnscored))
 			}
 			shown[name] = true
 		}
