@@ -384,6 +384,9 @@ func TestTheCommandsOfTheCostPage(t *testing.T) {
 			t.Errorf("%s has %d commands", page, len(blocks))
 		}
 		for _, block := range blocks {
+			if strings.Contains(block.lines, "/mcp/tables") {
+				continue // a question: TestTheGuidesQuestionCanBeTried
+			}
 			lines := strings.ReplaceAll(block.lines, "./tollgate", binary)
 			lines = strings.ReplaceAll(lines, "docs/examples/tollgate.yaml", own.config)
 			if out := shell(t, lines); out != block.output || out == "" {

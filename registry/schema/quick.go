@@ -168,6 +168,9 @@ func (w *walker) own(q *quick, first byte) bool {
 		return true
 	case kindString:
 		body, plain := w.str()
+		if q.work*int64(len(body)/16) > w.left {
+			return false // a pattern takes its time before it is paid for
+		}
 		return q.equal.hasText(body, plain) && q.text.fits(body, plain)
 	case kindNumber:
 		return q.fitsNumber(w.scalar())
