@@ -83,6 +83,16 @@ func TestQuickCountsTheWork(t *testing.T) {
 	}
 }
 
+// A pattern on a text that is too long for the allowance is not run and then found to
+// be too much: that may take many seconds.
+func TestQuickBeginsNothingItCannotPayFor(t *testing.T) {
+	value := `"` + strings.Repeat("a", 1<<20) + `"`
+	w := walker{data: []byte(value), left: allowance(len(value))}
+	if w.value(compile(t, `{"pattern":"[a-z]{1,900}"}`).use().quick) || w.left < 0 {
+		t.Errorf("%d of the allowance are left", w.left)
+	}
+}
+
 // FuzzQuick holds that what the quick check lets pass fits.
 func FuzzQuick(f *testing.F) {
 	for _, seed := range [][2]string{
