@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -68,7 +69,7 @@ var redisFaults = []redisFault{
 			}
 		},
 		end: func(tr *redisTrial) {
-			for _, key := range copyKeys {
+			for _, key := range slices.Backward(copyKeys) { // the Portal's last: who finds it looks for the others
 				tr.redis.Do("DEL", key)
 				if tr.kept[key] != "" {
 					tr.redis.Do("SET", key, tr.kept[key])
