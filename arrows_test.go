@@ -147,6 +147,7 @@ var outside = map[string]struct {
 	"go.opentelemetry.io/otel/sdk":             {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
 	"go.opentelemetry.io/otel/exporters":       {[]string{"telemetry"}, "who starts spans knows the API only; what becomes of them is decided once"},
 	"github.com/mark3labs/mcp-go":              {[]string{"fixtures/loadtest/sessionserver"}, "a library nobody here wrote serves tests, and the session-era server of the load lab"},
+	"gonum.org/v1/plot":                        {[]string{"fixtures/loadtest/report"}, "plots of the load lab are drawn by a library that the gateway has no use for"},
 	"github.com/google/go-cmp":                 {nil, "a comparison that panics on unexported fields serves tests only"},
 	"pgregory.net/rapid":                       {nil, "random schedules and the search for the shortest failing one serve tests only"},
 	"encoding/json/v2":                         {nil, "an experiment of the standard library; its results may change under us"},
