@@ -28,6 +28,14 @@ freeze:
 endurance:
     go test -count=1 -v -run '^TestEndurance$' -timeout 30m . -endure=10m
 
+# the load lab: several replicas under load, killed and restarted; half an hour
+lab:
+    go run ./fixtures/loadtest lab
+
+# the same in three minutes: what is lost, and no figures
+lab-quick:
+    go run ./fixtures/loadtest lab --quick
+
 # everything CI runs
 ci:
     bash .ci/run
