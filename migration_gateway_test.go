@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"tollgate/fixtures/loadtest/balancer"
 	"tollgate/redistest"
 )
 
@@ -15,8 +16,8 @@ func gatewayRows() []migrationRow {
 	row := func(set func(*gatewayReplicas), d dialect, happens func(*gatewayReplicas)) func(*testing.T) (result, []int) {
 		return func(t *testing.T) (result, []int) {
 			g := newGatewayReplicas(t, set)
-			c := crowd{dialect: d, url: g.pool.balance(t, inTurn), chains: crowdSize}
-			return g.pool.walked(t, c, func() {
+			c := crowd{dialect: d, url: g.url, chains: crowdSize}
+			return g.walked(t, c, func() {
 				if happens != nil {
 					happens(g)
 				}
@@ -27,7 +28,7 @@ func gatewayRows() []migrationRow {
 	killed := func(set func(*gatewayReplicas), d dialect) func(*testing.T) (result, []int) {
 		return func(t *testing.T) (result, []int) {
 			g := newGatewayReplicas(t, set)
-			c := crowd{dialect: d, url: g.pool.balance(t, inTurn), chains: crowdSize}
+			c := crowd{dialect: d, url: g.url, chains: crowdSize}
 			return c.atOnce(t, g.killOne), nil
 		}
 	}
@@ -57,8 +58,8 @@ func gatewayRows() []migrationRow {
 
 // gatewayReplicas are two processes of the gateway.
 type gatewayReplicas struct {
+	front
 	t         *testing.T
-	pool      *pool
 	worlds    [2]*stateWorld // each replica's Portal and Tool Services
 	keys      [2]string      // that sign handles
 	store     string         // the line of the configuration about stored states
@@ -73,16 +74,19 @@ func newGatewayReplicas(t *testing.T, set func(*gatewayReplicas)) *gatewayReplic
 	g := &gatewayReplicas{t: t, worlds: [2]*stateWorld{world, world}, store: memoryStore}
 	set(g)
 	for n := range g.processes {
-		g.processes[n] = g.serve(n)
+		g.processes[n] = g.serve(n, "127.0.0.1:0")
 	}
-	g.pool = newPool(g.addr(0), g.addr(1))
+	g.front = balanced(t, balancer.RoundRobin, g.addr(0), g.addr(1))
 	return g
 }
 
 // serve starts the process of a replica.
-func (g *gatewayReplicas) serve(n int) *gateway {
+func (g *gatewayReplicas) serve(n int, addr string) *gateway {
 	g.t.Helper()
-	return g.worlds[n].gateway(g.t, g.keys[n], g.store)
+	return serve(g.t, command{
+		args: []string{"--config", g.worlds[n].config(g.t, g.store), "--listen", addr},
+		env:  []string{"TOLLGATE_HANDLE_KEYS=" + g.keys[n]},
+	})
 }
 
 func (g *gatewayReplicas) addr(n int) string {
@@ -124,8 +128,8 @@ func (g *gatewayReplicas) restart() {
 		if code := process.wait(g.t); code != 0 {
 			g.t.Errorf("exit code %d", code)
 		}
-		g.processes[n] = g.serve(n)
-		g.pool.replace(n, g.addr(n))
+		g.processes[n] = g.serve(n, g.addr(n))
+		g.changed(n)
 	}
 }
 

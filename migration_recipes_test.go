@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"tollgate/fixtures/loadtest/balancer"
 )
 
 var textBlock = regexp.MustCompile("(?s)```text\n(.*?)```")
@@ -29,14 +31,14 @@ func TestTheRecipesOfMigration(t *testing.T) {
 		t.Fatalf("the document has the commands %q", blocks)
 	}
 	blocks[0].output = textBlock.FindAllStringSubmatch(readText(t, document), -1)[0][1] // after a sentence
-	servers := newSessionReplicas(t, 2)
+	servers := newSessionReplicas(t, 2, balancer.RoundRobin)
 	replicas := newGatewayReplicas(t, (*gatewayReplicas).oneKey)
 	for _, recipe := range []struct {
 		documented
 		shown, url string
 	}{
-		{blocks[0], before, servers.pool.balance(t, inTurn)},
-		{blocks[2], after, replicas.pool.balance(t, inTurn)},
+		{blocks[0], before, servers.url},
+		{blocks[2], after, replicas.url},
 		{documented{lines: blocks[2].lines, output: "     20 no answer\n"}, after, badGateway(t, true)},
 		{documented{lines: blocks[2].lines, output: "no handle was made: nothing to look for\n"}, after, badGateway(t, false)},
 	} {

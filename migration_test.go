@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tollgate/fixtures/loadtest/balancer"
 )
 
 // A migrationRow is one way to run a server with state, and what becomes of its
@@ -87,23 +89,20 @@ func (r result) line(name string, shares []int) string {
 // sessionRows are those of the session-era server.
 func sessionRows() []migrationRow {
 	const gone = "HTTP 404 Invalid session ID"
-	// A row of n replicas behind a balancer, for clients of so many addresses; 0 is
-	// one address whose clients keep their connections.
-	behind := func(n int, by choice, clients int, happens func(*sessionReplicas)) func(*testing.T) (result, []int) {
+	// A row of n replicas behind a balancer, or a proxy where by is "", for clients of
+	// so many addresses; 0 is one address whose clients keep their connections.
+	behind := func(n int, by balancer.Choice, clients int, happens func(*sessionReplicas)) func(*testing.T) (result, []int) {
 		return func(t *testing.T) (result, []int) {
-			s := newSessionReplicas(t, n)
-			url := s.pool.routeBySession
-			if by != nil {
-				url = func(t *testing.T) string { return s.pool.balance(t, by) }
-			}
-			c := crowd{dialect: inSession, url: url(t), chains: crowdSize, clients: clients, keep: clients == 0}
-			return s.pool.walked(t, c, func() {
+			s := newSessionReplicas(t, n, by)
+			c := crowd{dialect: inSession, url: s.url, chains: crowdSize, clients: clients, keep: clients == 0}
+			return s.walked(t, c, func() {
 				if happens != nil {
 					happens(s)
 				}
 			})
 		}
 	}
+	const inTurn, sticky, bySession = balancer.RoundRobin, balancer.StickyIP, ""
 	return []migrationRow{
 		{name: "sessions, 1 replica", run: behind(1, inTurn, 1, nil)},
 		{name: "sessions, 1 replica, restarted", run: behind(1, inTurn, 1, (*sessionReplicas).restart), lost: 40, again: 40, saw: gone},
@@ -113,17 +112,17 @@ func sessionRows() []migrationRow {
 		{name: "sessions, sticky by client, 3 client addresses", run: behind(2, sticky, 3, nil)},
 		{name: "sessions, sticky by client, 3, one replica killed", run: behind(2, sticky, 3, (*sessionReplicas).killOne), lost: 27, again: 27, saw: gone},
 		{name: "sessions, sticky by client, 3, replicas restarted", run: behind(2, sticky, 3, (*sessionReplicas).restart), lost: 40, again: 40, saw: gone},
-		{name: "sessions, routed by session id", run: behind(2, nil, 3, nil)},
-		{name: "sessions, routed by session id, one replica killed", run: behind(2, nil, 3, (*sessionReplicas).killOne), lost: 20, again: 20, saw: gone},
-		{name: "sessions, routed by session id, replicas restarted", run: behind(2, nil, 3, (*sessionReplicas).restart), lost: 40, again: 40, saw: gone},
+		{name: "sessions, routed by session id", run: behind(2, bySession, 3, nil)},
+		{name: "sessions, routed by session id, one replica killed", run: behind(2, bySession, 3, (*sessionReplicas).killOne), lost: 20, again: 20, saw: gone},
+		{name: "sessions, routed by session id, replicas restarted", run: behind(2, bySession, 3, (*sessionReplicas).restart), lost: 40, again: 40, saw: gone},
 	}
 }
 
 // walked walks a crowd in turn and returns the replicas' shares up to the middle
 // as well.
-func (p *pool) walked(t *testing.T, c crowd, happens func()) (r result, shares []int) {
+func (f front) walked(t *testing.T, c crowd, happens func()) (r result, shares []int) {
 	r = c.inTurn(t, func() {
-		shares = p.shares()
+		shares = f.shares()
 		happens()
 	})
 	return r, shares
@@ -131,29 +130,40 @@ func (p *pool) walked(t *testing.T, c crowd, happens func()) (r result, shares [
 
 // sessionReplicas are replicas of the session-era server.
 type sessionReplicas struct {
+	front
 	t       *testing.T
-	pool    *pool
 	servers []*sessionServer
 }
 
-func newSessionReplicas(t *testing.T, n int) *sessionReplicas {
-	s := &sessionReplicas{t: t, pool: newPool()}
+// newSessionReplicas starts n replicas behind a balancer, or behind a proxy that
+// routes by session where by is "".
+func newSessionReplicas(t *testing.T, n int, by balancer.Choice) *sessionReplicas {
+	t.Helper()
+	s := &sessionReplicas{t: t}
+	var addrs []string
 	for range n {
-		server := newSessionServer(t)
-		s.servers = append(s.servers, server)
-		s.pool.replicas = append(s.pool.replicas, poolReplica{addr: server.addr})
+		server := newSessionServer(t, "127.0.0.1:0")
+		s.servers, addrs = append(s.servers, server), append(addrs, server.addr)
+	}
+	if by == "" {
+		s.front = routedBySession(t, addrs...)
+	} else {
+		s.front = balanced(t, by, addrs...)
 	}
 	return s
 }
 
 // killOne kills the first replica.
-func (s *sessionReplicas) killOne() { s.servers[0].kill() }
+func (s *sessionReplicas) killOne() {
+	s.servers[0].kill()
+	s.changed(0)
+}
 
 // restart replaces all replicas, one after the other.
 func (s *sessionReplicas) restart() {
 	for n, server := range s.servers {
 		server.kill()
-		s.servers[n] = newSessionServer(s.t)
-		s.pool.replace(n, s.servers[n].addr)
+		s.servers[n] = newSessionServer(s.t, server.addr)
+		s.changed(n)
 	}
 }
