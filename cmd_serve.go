@@ -69,9 +69,7 @@ func (c serveCmd) Run(ctx context.Context, std streams, level *slog.LevelVar, lo
 		CloseStreams: p.server.CloseStreams,
 		Logger:       log,
 	})
-	if errors.Is(err, transport.ErrCut) {
-		return err // at once: nothing is waited for
-	}
+	// Also after a drain that ran out: what other calls cost is still settled.
 	unlessHurried(second, func() {
 		closing()
 		p.close()

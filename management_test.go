@@ -133,7 +133,10 @@ func TestReadinessIsDownDuringTheDrainAndManagementClosesLast(t *testing.T) {
 	if status, _ := g.ready(t); status != 503 {
 		t.Errorf("after the public listener closed: status %d", status)
 	}
-	g.alive(t)
+	g.alive(t) // or an orchestrator would end it in the middle of calls
+	if a := g.management(t, http.MethodGet, "/metrics"); a.status != 200 || !strings.Contains(a.body, "\ntollgate_calls_in_flight 1\n") {
+		t.Errorf("the metrics of a process that leaves: status %d, %s", a.status, a.body)
+	}
 	close(service.release)
 	if body := <-answered; !strings.Contains(body, "done") {
 		t.Errorf("the call in flight was answered %s", body)
