@@ -10,6 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"tollgate/config"
 )
 
 // shuts sets the section shutdown of the configuration.
@@ -214,5 +217,23 @@ shutdown: {delay: 0s, drain: 10ms}
 	}
 	if collector.find(func(s *tracedSpan) bool { return s.attrs["mcp.method.name"] == "tools/list" }) == nil {
 		t.Errorf("the last traces were not sent: the collector has %s", collector.received())
+	}
+}
+
+// TestTheRunbookKnowsTheTimesOfARollout compares it with the defaults.
+func TestTheRunbookKnowsTheTimesOfARollout(t *testing.T) {
+	text, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := config.Default().Transport.Shutdown
+	for _, said := range []string{
+		fmt.Sprintf("`shutdown.delay` (%d s)", times.Delay/time.Second),
+		fmt.Sprintf("`shutdown.drain` (%d s)", times.Drain/time.Second),
+		fmt.Sprintf("`terminationGracePeriodSeconds`: delay + drain + 5, so %d with the defaults", (times.Delay+times.Drain)/time.Second+5),
+	} {
+		if !strings.Contains(string(text), said) {
+			t.Errorf("docs/operations.md does not say %q", said)
+		}
 	}
 }
