@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -160,6 +161,45 @@ func TestStdioEndsOnASignal(t *testing.T) {
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// TestStdioAnswersWhatIsInFlight: at the end of its input as on a signal, with its
+// input still open.
+func TestStdioAnswersWhatIsInFlight(t *testing.T) {
+	for name, leave := range map[string]func(*exec.Cmd, io.Closer) error{
+		"end of input": func(_ *exec.Cmd, stdin io.Closer) error { return stdin.Close() },
+		"SIGTERM":      func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Signal(syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := newHeldService(t)
+			cmd := command{args: []string{"stdio", "--config", service.config, "--route", "held"}}.prepare(t.Context())
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stdout strings.Builder
+			cmd.Stdout = &stdout
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait",`+modernMeta+`}}`+"\n")
+			select {
+			case <-service.arrived:
+			case <-time.After(patience):
+				t.Fatal("the call reaches nobody")
+			}
+			if err := leave(cmd, stdin); err != nil {
+				t.Fatal(err)
+			}
+			close(service.release)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the process ended with %v", err)
+			}
+			if n := strings.Count(stdout.String(), "\n"); n != 1 || !strings.Contains(stdout.String(), "done") {
+				t.Errorf("want the one answer, got %q", stdout.String())
+			}
+		})
 	}
 }
 
