@@ -140,13 +140,18 @@ func newRecord(b Binding, ttl time.Duration, state []byte) record {
 	return record{version: randomText(), binding: b.hash(), expires: expiry(ttl), seconds: int64(ttl / time.Second), state: state}
 }
 
+// recordOverhead is what a record has besides its version and its state: the binding,
+// two numbers, and two fields with their lengths.
+const recordOverhead = 4 + len(storedVersion) + sha256.Size + 8 + 8 + 4
+
 // maxRecord bounds a record: a state, and what belongs to it.
 const maxRecord = MaxState + 1<<10
 
 // encode begins with the version, which [Store].Swap compares. All else stands at
-// its length, so that a part of a record is none.
+// its length, so that a part of a record is none. A [Memory] keeps what is made here, so
+// it has no room to spare.
 func (r record) encode() []byte {
-	data := make([]byte, 0, len(r.state)+256)
+	data := make([]byte, 0, len(r.version)+recordOverhead+len(r.state))
 	data = append(data, r.version...)
 	data = appendField(data, storedVersion)
 	data = append(data, r.binding[:]...)

@@ -227,6 +227,9 @@ func TestRecord(t *testing.T) {
 		if got := string(r.encode()); got != form {
 			t.Errorf("the record is %q, want %q", got, form)
 		}
+		if kept := cap(r.encode()); kept != len(form) {
+			t.Errorf("a record of %d bytes takes %d for as long as it is kept", len(form), kept)
+		}
 	})
 }
 
