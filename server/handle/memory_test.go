@@ -58,6 +58,25 @@ func TestMemoryThatIsFullLosesNothing(t *testing.T) {
 	})
 }
 
+// States that nobody comes back for are forgotten: a Memory holds those made within
+// their time and five minutes, however long it runs. The look for what is over comes
+// with what is stored, and once a second.
+func TestMemoryLevelsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const perSecond, ttl = 5, 20 * time.Second
+		m := new(Memory)
+		k := NewStored(m)
+		bound := perSecond * int((ttl+keepExpired+sweepInterval)/time.Second)
+		for n := range perSecond * 3600 {
+			create(t, k, here, ttl, "1")
+			if len(m.values) > bound {
+				t.Fatalf("%d states are held after %d s, want at most %d", len(m.values), n/perSecond, bound)
+			}
+			time.Sleep(time.Second / perSecond)
+		}
+	})
+}
+
 // Small states are bounded as well, by what each counts for.
 func TestMemoryBoundsTheNumberOfValues(t *testing.T) {
 	m := new(Memory)
