@@ -153,6 +153,8 @@ var outside = map[string]struct {
 	"github.com/mark3labs/mcp-go":              {[]string{"fixtures/loadtest/sessionserver"}, "a library nobody here wrote serves tests, and the session-era server of the load lab"},
 	"gonum.org/v1/plot":                        {[]string{"fixtures/loadtest/report"}, "plots of the load lab are drawn by a library that the gateway has no use for"},
 	"github.com/google/go-cmp":                 {nil, "a comparison that panics on unexported fields serves tests only"},
+	"k8s.io/api":                               {nil, "manifests are held against Kubernetes' own types by tests only: the gateway knows nothing of the cluster it runs in"},
+	"k8s.io/apimachinery":                      {nil, "manifests are read as an API server reads them by tests only"},
 	"pgregory.net/rapid":                       {nil, "random schedules and the search for the shortest failing one serve tests only"},
 	"encoding/json/v2":                         {nil, "an experiment of the standard library; its results may change under us"},
 }
