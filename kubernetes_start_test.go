@@ -260,6 +260,11 @@ func TestThePageLeadsToAGateway(t *testing.T) {
 		}
 	}
 
+	program := strings.Trim(all(instructions(t), "ENTRYPOINT")[0], `[]"`)
+	if inThePod := program + " check --live --config " + container(t).Args[2]; !strings.Contains(page, inThePod) {
+		t.Errorf("the page does not say %q, which is how the pod has it", inThePod)
+	}
+
 	g, letPortal := startPod(t, o.made(t), newFleet(t, fleetSize{routes: 1, services: 1, tools: 1}))
 	letPortal()
 	g.stderr.await(t, g.exited, loadedLine)
