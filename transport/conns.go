@@ -114,7 +114,8 @@ func (l *connListener) Accept() (net.Conn, error) {
 // conn is a connection that can be told to stop waiting for a next request. The
 // goroutine that reads it decides: if no byte, or no complete header, comes in
 // time its read ends with a time-out, as an idle connection's would. Nobody else
-// closes the connection, so no request that has arrived is dropped.
+// closes the connection, so no request whose first bytes have come is dropped for
+// that; one that has begun gets headerChance.
 type conn struct {
 	net.Conn
 	set         *connSet
