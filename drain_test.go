@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -37,6 +38,9 @@ func (g *gateway) dial(t *testing.T) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	return conn
 }
 
@@ -128,7 +132,9 @@ func TestASecondSignalInTheDelay(t *testing.T) {
 func TestAListenStreamEndsWithItsResult(t *testing.T) {
 	service := newHeldService(t)
 	g := serve(t, command{args: []string{"--config", service.config}})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+"/mcp/held", strings.NewReader(
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL+"/mcp/held", strings.NewReader(
 		`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`))
 	if err != nil {
 		t.Fatal(err)

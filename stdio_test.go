@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -173,7 +174,9 @@ func TestStdioAnswersWhatIsInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := newHeldService(t)
-			cmd := command{args: []string{"stdio", "--config", service.config, "--route", "held"}}.prepare(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel() // at the latest then it is killed, and Wait says so
+			cmd := command{args: []string{"stdio", "--config", service.config, "--route", "held"}}.prepare(ctx)
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
