@@ -2,6 +2,7 @@ package main
 
 import (
 	"debug/elf"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -127,7 +128,7 @@ func TestTheImagesBinary(t *testing.T) {
 	for name := range strings.SplitSeq(strings.TrimSuffix(shell(t, "git ls-files -z --cached --others --exclude-standard"), "\x00"), "\x00") {
 		copyFile(t, name, filepath.Join(source, filepath.FromSlash(name)))
 	}
-	shell(t, "cd "+source+" && git init -q && git add -A && git -c user.name=test -c user.email=test@example.invalid commit -q -m test")
+	shell(t, "cd "+source+" && git init -q && git add -A && git -c user.name=test -c user.email=test@example.invalid -c commit.gpgsign=false -c core.hooksPath=/dev/null commit -q -m test")
 	commit := strings.TrimSpace(shell(t, "git -C "+source+" rev-parse HEAD"))
 
 	runs := all(instructions(t), "RUN")
@@ -157,21 +158,21 @@ func TestTheImagesBinary(t *testing.T) {
 // copyFile copies one file, or leaves it out if it is gone from the work tree.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	data, err := os.ReadFile(from)
-	if os.IsNotExist(err) {
+	info, err := os.Stat(from)
+	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(to), 0o755)
-	}
-	mode := fs.FileMode(0o644)
-	if info, e := os.Stat(from); e == nil {
-		mode = info.Mode()
-	}
-	if err == nil {
-		err = os.WriteFile(to, data, mode)
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, info.Mode()); err != nil {
 		t.Fatal(err)
 	}
 }
