@@ -85,13 +85,19 @@ func alertRules(t *testing.T) (rules []alertRule) {
 			Rules []alertRule `yaml:"rules"`
 		} `yaml:"groups"`
 	}
-	if err := yaml.UnmarshalWithOptions([]byte(readText(t, "docs", "deploy", "prometheus-alerts.yaml")), &file, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	decodeYAML(t, readText(t, "docs", "deploy", "prometheus-alerts.yaml"), &file)
 	for _, group := range file.Groups {
 		rules = append(rules, group.Rules...)
 	}
 	return rules
+}
+
+// decodeYAML decodes strictly.
+func decodeYAML(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalWithOptions([]byte(text), into, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 var labelInTemplate = regexp.MustCompile(`\{\{ *\$labels\.([a-z_]+)|\{\{ *([a-z_]+) *\}\}`)

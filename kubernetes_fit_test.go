@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -32,9 +33,19 @@ func podConfig(t *testing.T) *config.Config {
 	return c
 }
 
+// given is what a field that has to be there points to.
+func given[T any](t *testing.T, what string, field *T) T {
+	t.Helper()
+	if field == nil {
+		t.Fatalf("there is no %s", what)
+	}
+	return *field
+}
+
 // TestManifestsFindThePods holds every selector against the labels of the pods.
 func TestManifestsFindThePods(t *testing.T) {
-	pods := labels.Set(deployment(t).Spec.Template.Labels)
+	d := deployment(t)
+	pods := labels.Set(d.Spec.Template.Labels)
 	selects := func(what string, selector *metav1.LabelSelector) {
 		t.Helper()
 		s, err := metav1.LabelSelectorAsSelector(selector)
@@ -42,8 +53,8 @@ func TestManifestsFindThePods(t *testing.T) {
 			t.Errorf("%s selects %v (%v), which the pods' labels %v do not match, or anything does", what, s, err, pods)
 		}
 	}
-	selects("the Deployment", deployment(t).Spec.Selector)
-	for _, constraint := range deployment(t).Spec.Template.Spec.TopologySpreadConstraints {
+	selects("the Deployment", d.Spec.Selector)
+	for _, constraint := range d.Spec.Template.Spec.TopologySpreadConstraints {
 		selects("the spread by "+constraint.TopologyKey, constraint.LabelSelector)
 	}
 	selects("the PodDisruptionBudget", manifest[*policyv1.PodDisruptionBudget](t, "poddisruptionbudget.yaml", "tollgate").Spec.Selector)
@@ -57,25 +68,29 @@ func TestManifestsFindThePods(t *testing.T) {
 			t.Errorf("the Service %s keeps clients at one pod", name)
 		}
 	}
-	tools := manifest[*networkingv1.NetworkPolicy](t, "networkpolicy-tool-service.yaml", "tool-processing")
-	if from := tools.Spec.Ingress[0].From; len(tools.Spec.Ingress) != 1 || len(from) != 1 || from[0].NamespaceSelector == nil {
-		t.Errorf("a Tool Service admits %+v, want only one kind of pods, of one namespace", tools.Spec.Ingress)
-	} else {
-		selects("the policy of a Tool Service", from[0].PodSelector)
-		if got := from[0].NamespaceSelector.MatchLabels[corev1.LabelMetadataName]; got != deployment(t).Namespace {
-			t.Errorf("a Tool Service admits pods of the namespace %q", got)
-		}
+	tools := manifest[*networkingv1.NetworkPolicy](t, "networkpolicy-tool-service.yaml", "tool-processing").Spec.Ingress
+	if len(tools) != 1 || len(tools[0].From) != 1 || tools[0].From[0].NamespaceSelector == nil {
+		t.Fatalf("a Tool Service admits %+v, want only one kind of pods, of one namespace", tools)
+	}
+	from := tools[0].From[0]
+	selects("the policy of a Tool Service", from.PodSelector)
+	if got := from.NamespaceSelector.MatchLabels[corev1.LabelMetadataName]; got != d.Namespace {
+		t.Errorf("a Tool Service admits pods of the namespace %q", got)
 	}
 }
 
-// TestManifestsMeetAtThePorts: whoever names a port names one of the container, of
-// the right listener, and the container's are those the configuration opens.
-func TestManifestsMeetAtThePorts(t *testing.T) {
-	c := podConfig(t)
+// portsOf are a container's ports, by name.
+func portsOf(c corev1.Container) map[string]int32 {
 	ports := map[string]int32{}
-	for _, port := range container(t).Ports {
+	for _, port := range c.Ports {
 		ports[port.Name] = port.ContainerPort
 	}
+	return ports
+}
+
+// TestTheContainerHasThePortsThatAreOpened: those of the configuration and of the image.
+func TestTheContainerHasThePortsThatAreOpened(t *testing.T) {
+	c, ports := podConfig(t), portsOf(container(t))
 	for name, address := range map[string]string{"http": c.Transport.Listen, "management": c.Transport.Management.Listen} {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil || host != "0.0.0.0" || port != strconv.Itoa(int(ports[name])) {
@@ -89,6 +104,13 @@ func TestManifestsMeetAtThePorts(t *testing.T) {
 	if want := []string{strconv.Itoa(int(ports["http"])), strconv.Itoa(int(ports["management"]))}; !slices.Equal(expose, want) {
 		t.Errorf("the image exposes %v, want %v", expose, want)
 	}
+}
+
+// TestManifestsMeetAtThePorts: whoever names a port names one of the container, of
+// the right listener.
+func TestManifestsMeetAtThePorts(t *testing.T) {
+	c := container(t)
+	ports := portsOf(c)
 	is := func(what string, port intstr.IntOrString, want string) {
 		t.Helper()
 		if port.String() != want && port.IntValue() != int(ports[want]) {
@@ -105,9 +127,9 @@ func TestManifestsMeetAtThePorts(t *testing.T) {
 			t.Errorf("the Service %s: headless is %v", name, headless)
 		}
 	}
-	is("startup", container(t).StartupProbe.HTTPGet.Port, "management")
-	is("liveness", container(t).LivenessProbe.HTTPGet.Port, "management")
-	is("readiness", container(t).ReadinessProbe.HTTPGet.Port, "management")
+	for name, probe := range map[string]*corev1.Probe{"startupProbe": c.StartupProbe, "livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe} {
+		is(name, given(t, name+".httpGet", given(t, name, probe).HTTPGet).Port, "management")
+	}
 	is("the PodMonitor", intstr.FromString(manifest[*podMonitor](t, "podmonitor.yaml", "tollgate").Spec.PodMetricsEndpoints[0].Port), "management")
 
 	backend := manifest[*networkingv1.Ingress](t, "ingress.yaml", "tollgate").Spec.Rules[0].HTTP.Paths[0].Backend.Service
@@ -116,28 +138,29 @@ func TestManifestsMeetAtThePorts(t *testing.T) {
 	}
 }
 
-// TestTheNetworkPolicyIsClosed looks at who gets in at which port, and that what the
-// configuration names can be reached.
-func TestTheNetworkPolicyIsClosed(t *testing.T) {
+// namespacesOf are those that peers of a policy are in.
+func namespacesOf(t *testing.T, peers []networkingv1.NetworkPolicyPeer) (namespaces []string) {
+	t.Helper()
+	for _, peer := range peers {
+		if peer.NamespaceSelector == nil || len(peer.NamespaceSelector.MatchLabels) == 0 {
+			t.Errorf("a rule without a namespace, or for all: %+v", peer)
+			continue
+		}
+		namespaces = append(namespaces, peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName])
+	}
+	return namespaces
+}
+
+// TestTheNetworkPolicyAdmitsFew looks at who gets in, at which port.
+func TestTheNetworkPolicyAdmitsFew(t *testing.T) {
 	policy := manifest[*networkingv1.NetworkPolicy](t, "networkpolicy.yaml", "tollgate").Spec
 	if !slices.Equal(policy.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}) {
 		t.Errorf("the policy is about %v, want both ways", policy.PolicyTypes)
 	}
-	named := func(peers []networkingv1.NetworkPolicyPeer) (namespaces []string) {
-		t.Helper()
-		for _, peer := range peers {
-			if peer.NamespaceSelector == nil || len(peer.NamespaceSelector.MatchLabels) == 0 {
-				t.Errorf("a rule without a namespace, or for all: %+v", peer)
-				continue
-			}
-			namespaces = append(namespaces, peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName])
-		}
-		return namespaces
-	}
 	admitted := map[string]string{}
 	for _, rule := range policy.Ingress {
 		for _, port := range rule.Ports {
-			admitted[port.Port.String()] += strings.Join(named(rule.From), " ")
+			admitted[port.Port.String()] += strings.Join(namespacesOf(t, rule.From), " ")
 		}
 		if len(rule.Ports) == 0 || len(rule.From) == 0 {
 			t.Errorf("a rule admits any port, or anybody: %+v", rule)
@@ -146,22 +169,25 @@ func TestTheNetworkPolicyIsClosed(t *testing.T) {
 	if len(admitted) != 2 || admitted["http"] != "ingress" || admitted["management"] != "monitoring" {
 		t.Errorf("admitted, by port: %v", admitted)
 	}
+}
 
-	c := podConfig(t)
+// TestTheNetworkPolicyLetsOut, to what the configuration names and to nobody unnamed.
+func TestTheNetworkPolicyLetsOut(t *testing.T) {
 	reached := map[string]bool{}
-	for _, rule := range policy.Egress {
+	for _, rule := range manifest[*networkingv1.NetworkPolicy](t, "networkpolicy.yaml", "tollgate").Spec.Egress {
 		if len(rule.Ports) == 0 || len(rule.To) == 0 {
 			t.Errorf("a rule lets out to any port, or to anybody: %+v", rule)
 		}
 		for _, port := range rule.Ports {
-			for _, namespace := range named(rule.To) {
-				reached[namespace+" "+string(*port.Protocol)+" "+port.Port.String()] = true
+			for _, namespace := range namespacesOf(t, rule.To) {
+				reached[namespace+" "+string(given(t, "protocol of a port "+port.Port.String(), port.Protocol))+" "+port.Port.String()] = true
 			}
 		}
 	}
-	portal := regexp.MustCompile(`^http://[a-z-]+\.([a-z-]+)\.svc\.cluster\.local:(\d+)/`).FindStringSubmatch(c.Registry.Portal.URL)
+	url := podConfig(t).Registry.Portal.URL
+	portal := regexp.MustCompile(`^http://[a-z-]+\.([a-z-]+)\.svc\.cluster\.local:(\d+)/`).FindStringSubmatch(url)
 	if portal == nil {
-		t.Fatalf("the Portal's URL is %q", c.Registry.Portal.URL)
+		t.Fatalf("the Portal's URL is %q", url)
 	}
 	for _, want := range []string{"kube-system UDP 53", "kube-system TCP 53", portal[1] + " TCP " + portal[2], "redis TCP 6379", " TCP 8080"} {
 		if !reached[want] {
@@ -175,25 +201,27 @@ func TestTheNetworkPolicyIsClosed(t *testing.T) {
 func TestPodsLeaveInTime(t *testing.T) {
 	c := podConfig(t)
 	spec := deployment(t).Spec
-	grace := time.Duration(*spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	grace := time.Duration(given(t, "terminationGracePeriodSeconds", spec.Template.Spec.TerminationGracePeriodSeconds)) * time.Second
 	if least := c.Transport.Shutdown.Delay + c.Transport.Shutdown.Drain + 5*time.Second; grace < least {
 		t.Errorf("terminationGracePeriodSeconds is %v, want %v or more", grace, least)
 	}
 	if c.Transport.Shutdown.Delay <= 0 {
 		t.Error("without shutdown.delay, calls come to a listener that is closed")
 	}
-	if *spec.Replicas < 2 || c.Cost.Replicas != int64(*spec.Replicas) || !c.ReplicasChosen {
-		t.Errorf("%d replicas, and cost.replicas is %d; want the same, 2 or more", *spec.Replicas, c.Cost.Replicas)
+	replicas := given(t, "replicas", spec.Replicas)
+	if replicas < 2 || c.Cost.Replicas != int64(replicas) || !c.ReplicasChosen {
+		t.Errorf("%d replicas, and cost.replicas is %d; want the same, 2 or more", replicas, c.Cost.Replicas)
 	}
-	update := spec.Strategy.RollingUpdate
-	if spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || update == nil || update.MaxUnavailable.IntValue() != 0 || update.MaxSurge.IntValue() < 1 {
+	update := given(t, "strategy.rollingUpdate", spec.Strategy.RollingUpdate)
+	unavailable, surge := given(t, "maxUnavailable of the strategy", update.MaxUnavailable), given(t, "maxSurge of the strategy", update.MaxSurge)
+	if spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || unavailable.IntValue() != 0 || surge.IntValue() < 1 {
 		t.Errorf("the strategy is %+v: an old pod may go before a new one is ready, or none can come", spec.Strategy)
 	}
-	budget := manifest[*policyv1.PodDisruptionBudget](t, "poddisruptionbudget.yaml", "tollgate").Spec
-	if budget.MaxUnavailable == nil || budget.MaxUnavailable.IntValue() < 1 || int(*spec.Replicas)-budget.MaxUnavailable.IntValue() < 1 {
-		t.Errorf("the budget is %+v: of %d pods, one must be able to go, and one has to stay", budget, *spec.Replicas)
+	budget := given(t, "maxUnavailable of the budget", manifest[*policyv1.PodDisruptionBudget](t, "poddisruptionbudget.yaml", "tollgate").Spec.MaxUnavailable)
+	if may := budget.IntValue(); may < 1 || int(replicas)-may < 1 {
+		t.Errorf("%d pods may go: of %d, one must be able to, and one has to stay", may, replicas)
 	}
-	if startup := container(t).StartupProbe; startup.PeriodSeconds*startup.FailureThreshold < 30 {
+	if startup := given(t, "startupProbe", container(t).StartupProbe); startup.PeriodSeconds*startup.FailureThreshold < 30 {
 		t.Errorf("a start may take %d s only", startup.PeriodSeconds*startup.FailureThreshold)
 	}
 	if len(spec.Template.Spec.TopologySpreadConstraints) == 0 {
@@ -209,15 +237,17 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 	pod, c := deployment(t).Spec.Template.Spec, container(t)
 	account := manifest[*corev1.ServiceAccount](t, "serviceaccount.yaml", pod.ServiceAccountName)
-	user, group, _ := strings.Cut(all(instructions(t), "USER")[0], ":")
+	of, in := given(t, "securityContext of the pod", pod.SecurityContext), given(t, "securityContext of the container", c.SecurityContext)
+	runs := fmt.Sprintf("%d:%d", given(t, "runAsUser", of.RunAsUser), given(t, "runAsGroup", of.RunAsGroup))
+	capabilities := given(t, "capabilities", in.Capabilities)
 	for what, ok := range map[string]bool{
-		"runAsNonRoot":                              isTrue(pod.SecurityContext.RunAsNonRoot),
-		"the image's user":                          strconv.FormatInt(*pod.SecurityContext.RunAsUser, 10) == user && strconv.FormatInt(*pod.SecurityContext.RunAsGroup, 10) == group,
-		"seccompProfile":                            pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"readOnlyRootFilesystem":                    isTrue(c.SecurityContext.ReadOnlyRootFilesystem),
-		"no allowPrivilegeEscalation":               isFalse(c.SecurityContext.AllowPrivilegeEscalation),
-		"no capabilities":                           slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(c.SecurityContext.Capabilities.Add) == 0,
-		"not privileged":                            c.SecurityContext.Privileged == nil,
+		"runAsNonRoot":                              isTrue(of.RunAsNonRoot),
+		"the image's user":                          slices.Equal(all(instructions(t), "USER"), []string{runs}),
+		"seccompProfile":                            given(t, "seccompProfile", of.SeccompProfile).Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"readOnlyRootFilesystem":                    isTrue(in.ReadOnlyRootFilesystem),
+		"no allowPrivilegeEscalation":               isFalse(in.AllowPrivilegeEscalation),
+		"no capabilities":                           slices.Equal(capabilities.Drop, []corev1.Capability{"ALL"}) && len(capabilities.Add) == 0,
+		"not privileged":                            in.Privileged == nil,
 		"nothing of the node's":                     !pod.HostNetwork && !pod.HostPID && !pod.HostIPC,
 		"no token of the cluster, said by the pod":  isFalse(pod.AutomountServiceAccountToken),
 		"no token, said by the account":             isFalse(account.AutomountServiceAccountToken),

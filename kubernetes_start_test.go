@@ -21,13 +21,15 @@ import (
 // TestThePodsVariablesAreRead finds variables that do nothing, and ones that
 // Kubernetes could overwrite.
 func TestThePodsVariablesAreRead(t *testing.T) {
-	_, variables, err := config.Inspect(newPod(t, goodSecrets(t)).config, os.LookupEnv)
+	p := newPod(t, goodSecrets(t))
+	_, variables, err := config.Inspect(p.config, p.getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := append(variables, "TOLLGATE_HANDLE_KEYS", "GOMEMLIMIT", "GOGC") // by the file, by main, by Go
 	var given []string
-	for _, v := range container(t).Env {
+	c := container(t)
+	for _, v := range c.Env {
 		given = append(given, v.Name)
 		if !slices.Contains(read, v.Name) {
 			t.Errorf("nothing reads %s", v.Name)
@@ -41,7 +43,7 @@ func TestThePodsVariablesAreRead(t *testing.T) {
 			t.Errorf("%s is read, and the Deployment does not give it", name)
 		}
 	}
-	if len(container(t).EnvFrom) > 0 {
+	if len(c.EnvFrom) > 0 {
 		t.Error("whatever is in a Secret becomes a variable")
 	}
 	for name, values := range templateSecrets(t) {

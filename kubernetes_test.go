@@ -106,27 +106,31 @@ func manifests(t *testing.T) map[string][]runtime.Object {
 	}
 	files := map[string][]runtime.Object{}
 	for _, entry := range entries {
-		name := entry.Name()
-		if name == configFile {
-			continue
+		if name := entry.Name(); name != configFile {
+			files[name] = manifestsIn(t, name)
 		}
-		objects, err := decodeManifests(readText(t, manifestDir, name))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if len(objects) == 0 {
-			t.Errorf("%s has nothing in it", name)
-		}
-		files[name] = objects
 	}
 	return files
+}
+
+// manifestsIn are those of one file.
+func manifestsIn(t *testing.T, file string) []runtime.Object {
+	t.Helper()
+	objects, err := decodeManifests(readText(t, manifestDir, file))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if len(objects) == 0 {
+		t.Errorf("%s has nothing in it", file)
+	}
+	return objects
 }
 
 // manifest is the only object of its type and name in a file.
 func manifest[T runtime.Object](t *testing.T, file, name string) (found T) {
 	t.Helper()
 	count := 0
-	for _, object := range manifests(t)[file] {
+	for _, object := range manifestsIn(t, file) {
 		typed, ok := object.(T)
 		if !ok {
 			continue

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -26,7 +25,7 @@ func (s secrets) with(name, key, value string) secrets {
 func templateSecrets(t *testing.T) secrets {
 	t.Helper()
 	s := secrets{}
-	for _, object := range manifests(t)["secret.yaml"] {
+	for _, object := range manifestsIn(t, "secret.yaml") {
 		secret := object.(*corev1.Secret)
 		s[secret.Name] = secret.StringData
 	}
@@ -67,6 +66,7 @@ type pod struct {
 func newPod(t *testing.T, from secrets, change ...string) pod {
 	t.Helper()
 	c, root := container(t), t.TempDir()
+	generator := manifest[*kustomization](t, "kustomization.yaml", "").ConfigMapGenerator[0]
 	var places []string // old and new, in turn
 	for _, mount := range c.VolumeMounts {
 		if mount.SubPath != "" || mount.SubPathExpr != "" {
@@ -77,7 +77,7 @@ func newPod(t *testing.T, from secrets, change ...string) pod {
 	placed, adapted := strings.NewReplacer(places...), strings.NewReplacer(change...)
 	volumes := map[string]map[string]string{}
 	for _, volume := range deployment(t).Spec.Template.Spec.Volumes {
-		switch generator := manifest[*kustomization](t, "kustomization.yaml", "").ConfigMapGenerator[0]; {
+		switch {
 		case volume.ConfigMap != nil && volume.ConfigMap.Name == generator.Name:
 			text := readText(t, manifestDir, configFile)
 			volumes[volume.Name] = map[string]string{configFile: placed.Replace(adapted.Replace(text))}
@@ -141,12 +141,4 @@ func (p pod) getenv(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// decodeYAML decodes strictly.
-func decodeYAML(t *testing.T, text string, into any) {
-	t.Helper()
-	if err := yaml.UnmarshalWithOptions([]byte(text), into, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
 }
