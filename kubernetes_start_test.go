@@ -26,7 +26,7 @@ func TestThePodsVariablesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := append(variables, "TOLLGATE_HANDLE_KEYS", "GOMEMLIMIT", "GOGC") // by the file, by main, by Go
+	read := append(variables, "TOLLGATE_HANDLE_KEYS", "GOMEMLIMIT", "GOGC", "GOMAXPROCS") // by the file, by main, by Go
 	var given []string
 	c := container(t)
 	for _, v := range c.Env {
