@@ -308,6 +308,8 @@ func TestTheQueryCheckFindsMistakes(t *testing.T) {
 		`c_total unless c_total offset 1h`:                                          {"instance", "job", "route"},
 		`sum(other{status="fine"})`:                                                 nil,
 		`absent(g)`:                                                                 nil,
+		`changes(g[30m]) > 2`:                                                       {"instance", "job", "route", "status"},
+		`count_over_time(g[30m])`:                                                   {"instance", "job", "route", "status"},
 		`time() - g`:                                                                {"instance", "job", "route", "status"},
 		`count by (route) (g == 1) + (2 * 3)`:                                       {"route"},
 	}
@@ -319,7 +321,7 @@ func TestTheQueryCheckFindsMistakes(t *testing.T) {
 	for _, query := range []string{
 		``, `g == `, `sum by (route (g)`, `sum(g))`, `g{status="good"`, `g{status}`, `g{status="good";}`,
 		`nothing`, `g{nothing="x"}`, `g{status="ugly"}`, `g{status="fine"}`, `sum by (nothing) (g)`, `g and on (nothing) g`,
-		`c_total`, `sum(c_total)`, `rate(g[5m])`, `rate(c_total)`, `h_seconds`, `g[5m]`, `what(g)`,
+		`c_total`, `sum(c_total)`, `rate(g[5m])`, `rate(c_total)`, `h_seconds`, `g[5m]`, `what(g)`, `changes(g)`, `changes(c_total[5m])`, `changes(g[5m]) and other`,
 		`histogram_quantile(0.9, sum by (route) (rate(h_seconds_bucket[5m])))`,
 		`sum by (route) (g) / sum(g)`, `topk(sum(g))`,
 	} {

@@ -212,6 +212,9 @@ func TestPodsLeaveInTime(t *testing.T) {
 	if replicas < 2 || c.Cost.Replicas != int64(replicas) || !c.ReplicasChosen {
 		t.Errorf("%d replicas, and cost.replicas is %d; want the same, 2 or more", replicas, c.Cost.Replicas)
 	}
+	if missing := fmt.Sprintf("count(tollgate_ready) < %d\n", replicas); !strings.Contains(readText(t, "docs", "deploy", "prometheus-alerts.yaml"), missing) {
+		t.Errorf("there are %d replicas, and no alert is about %q", replicas, missing)
+	}
 	update := given(t, "strategy.rollingUpdate", spec.Strategy.RollingUpdate)
 	unavailable, surge := given(t, "maxUnavailable of the strategy", update.MaxUnavailable), given(t, "maxSurge of the strategy", update.MaxSurge)
 	if spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || unavailable.IntValue() != 0 || surge.IntValue() < 1 {

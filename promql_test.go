@@ -239,6 +239,11 @@ func (q *promQL) function(name string) vector {
 			q.fail("%s needs a counter over a time", name)
 		}
 		return vector{labels: last.labels}
+	case "changes", "count_over_time":
+		if !last.ranged || last.counter {
+			q.fail("%s needs a gauge over a time", name)
+		}
+		return vector{labels: last.labels}
 	case "histogram_quantile":
 		q.contains(last, []string{"le"}, name)
 		without := slices.DeleteFunc(slices.Clone(last.labels), func(l string) bool { return l == "le" })
