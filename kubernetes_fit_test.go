@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"tollgate/config"
+	"tollgate/transport/auth"
 )
 
 // podConfig is the configuration a pod finds.
@@ -132,9 +133,29 @@ func TestManifestsMeetAtThePorts(t *testing.T) {
 	}
 	is("the PodMonitor", intstr.FromString(manifest[*podMonitor](t, "podmonitor.yaml", "tollgate").Spec.PodMetricsEndpoints[0].Port), "management")
 
-	backend := manifest[*networkingv1.Ingress](t, "ingress.yaml", "tollgate").Spec.Rules[0].HTTP.Paths[0].Backend.Service
-	if service := manifest[*corev1.Service](t, "service.yaml", backend.Name); service.Spec.Ports[0].Name != backend.Port.Name {
-		t.Errorf("the Ingress leads to port %q of the Service, which has %q", backend.Port.Name, service.Spec.Ports[0].Name)
+	var paths []string
+	for _, path := range manifest[*networkingv1.Ingress](t, "ingress.yaml", "tollgate").Spec.Rules[0].HTTP.Paths {
+		paths = append(paths, path.Path)
+		backend := path.Backend.Service
+		if service := manifest[*corev1.Service](t, "service.yaml", backend.Name); service.Spec.Ports[0].Name != backend.Port.Name {
+			t.Errorf("%s of the Ingress leads to port %q of the Service, which has %q", path.Path, backend.Port.Name, service.Spec.Ports[0].Name)
+		}
+		if *path.PathType != networkingv1.PathTypePrefix {
+			t.Errorf("%s of the Ingress is not for what is below it", path.Path)
+		}
+	}
+	if want := []string{"/mcp", auth.WellKnown}; !slices.Equal(paths, want) {
+		t.Errorf("the Ingress lets %v through, want %v", paths, want)
+	}
+}
+
+// TestManifestsLetBodiesThrough: the ingress, whose own bound is lower, takes what
+// the gateway would.
+func TestManifestsLetBodiesThrough(t *testing.T) {
+	const name = "nginx.org/client-max-body-size"
+	ingress := manifest[*networkingv1.Ingress](t, "ingress.yaml", "tollgate")
+	if got, want := ingress.Annotations[name], strconv.FormatInt(int64(podConfig(t).Transport.HTTP.MaxRequestBytes>>20), 10)+"m"; got != want {
+		t.Errorf("%s is %q, want %q", name, got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -66,6 +67,30 @@ func TestPlaceholdersDoNotStart(t *testing.T) {
 			if o.code != exitFailed || !strings.Contains(o.stderr, key) {
 				t.Errorf("with the placeholder of %s: exit code %d\n%s", key, o.code, o.stderr)
 			}
+		}
+	}
+}
+
+// TestThePodNeedsItsValues tries each variable empty, which is as good as not set.
+// Without keys for handles a gateway starts, so the check has to show it.
+func TestThePodNeedsItsValues(t *testing.T) {
+	good := goodSecrets(t)
+	for _, name := range []string{"TOLLGATE_PORTAL_TOKEN", "TOLLGATE_REDIS_URL"} {
+		p := newPod(t, good.with("tollgate-secrets", name, ""))
+		o := command{args: append(p.args, "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"), env: p.env}.run(t)
+		if o.code != exitFailed || !strings.Contains(o.stderr, name+" is not set") {
+			t.Errorf("with an empty %s: exit code %d\n%s", name, o.code, o.stderr)
+		}
+	}
+	p := newPod(t, good.with("tollgate-secrets", "TOLLGATE_HANDLE_KEYS", ""))
+	o := command{args: []string{"check", "--config", p.config}, env: p.env}.run(t)
+	if o.code != 0 || !strings.Contains(o.stdout, "handle keys: none\n") {
+		t.Errorf("without keys for handles: exit code %d\n%s%s", o.code, o.stdout, o.stderr)
+	}
+	page := readText(t, "docs", "deploy", "README.md")
+	for _, said := range []string{"`handle keys: none` is a mistake here", "with kind `handle_keys_missing` |", "variable that `is not set` |"} {
+		if !strings.Contains(page, said) {
+			t.Errorf("the page does not say %q", said)
 		}
 	}
 }
@@ -165,46 +190,89 @@ func TestASidecarMayUseTheNames(t *testing.T) {
 	}
 }
 
-// kubectl stands in for the program of that name: it keeps the Secrets it is to
-// create, and what it is to apply has to be there.
+// kubectl stands in for the program of that name: it keeps the Secrets that are
+// created and then applied, and what it is to apply has to be there.
 const kubectl = `#!/usr/bin/env bash
 set -euo pipefail
 if [ "$1" = -n ]; then
   [ "$2" = tollgate ]
   shift 2
 fi
-case "$1 $2" in
-"create secret")
-  [ "$3" = generic ]
-  dir=$KEPT/$4
-  shift 4
-  mkdir -p "$dir"
-  for arg; do
-    case $arg in
-    --from-file=*) cp "${arg#--from-file=}" "$dir/" ;;
-    --dry-run=client | -o | yaml) ;;
-    *) exit 1 ;;
-    esac
-  done
+case "$*" in
+"get pods -o wide") ;;
+"get pods -l app.kubernetes.io/name=tollgate -o name") printf 'pod/tollgate-%s\n' 1 2 ;;
+"logs -l app.kubernetes.io/name=tollgate --prefix --tail=100") ;;
+"port-forward deployment/tollgate 8080 9090") ;;
+"exec pod/tollgate-"?" -- "*) echo "$*" ;;
+"get secret "*" -o jsonpath={.data."*)
+  key=${5#jsonpath=?.data.}
+  key=${key%?}
+  base64 <"$KEPT/$3/${key//\\/}"
   ;;
-"apply -f") if [ "$3" = - ]; then cat >"$KEPT/applied.yaml"; else [ -f "$3" ]; fi ;;
-"apply -k" | "delete -k") [ -f "$3/kustomization.yaml" ] ;;
-"rollout status" | "rollout restart") [ "$3" = deployment/tollgate ] ;;
-*) exit 1 ;;
+"create secret generic "*" --dry-run=client -o yaml")
+  made=$KEPT/made/$4
+  shift 4
+  mkdir -p "$made"
+  while [ "$1" != --dry-run=client ]; do
+    cp "${1#--from-file=}" "$made/"
+    shift
+  done
+  echo "Secret ${made##*/}"
+  ;;
+"apply -f -")
+  cat >"$KEPT/applied.yaml"
+  read -r kind name <"$KEPT/applied.yaml"
+  if [ "$kind" = Secret ]; then
+    rm -rf "$KEPT/$name"
+    mv "$KEPT/made/$name" "$KEPT/$name"
+  fi
+  ;;
+"apply -f "*) [ -f "$3" ] ;;
+"apply -k "* | "delete -k "*) [ -f "$3/kustomization.yaml" ] ;;
+"rollout status deployment/tollgate "* | "rollout restart deployment/tollgate") ;;
+*) echo "kubectl does not know: $*" >&2; exit 1 ;;
 esac
 `
 
-// operator is somebody who follows docs/deploy/README.md in one shell.
+// operator is somebody who follows docs/deploy/README.md in a clone.
 type operator struct {
-	kept string // where kubectl keeps what it gets
-	dir  string // where the secrets are
+	kept  string // where kubectl keeps what it gets
+	dir   string // where the shell was at the end
+	input string // what is typed where a command asks
 }
 
-// follow runs the shell blocks of sections, in order, and returns what they print.
-func (o *operator) follow(t *testing.T, before string, sections ...string) (out string) {
+// newOperator has a clone in which tollgate was built; it is on no PATH.
+func newOperator(t *testing.T) *operator {
+	t.Helper()
+	o := &operator{kept: t.TempDir(), input: "token\nredis://tollgate:PASSWORD@127.0.0.1:1/0\n"}
+	for _, dir := range []string{"bin", "clone"} {
+		if err := os.Mkdir(filepath.Join(o.kept, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(o.kept, "bin", "kubectl"), kubectl)
+	if err := os.Chmod(filepath.Join(o.kept, "bin", "kubectl"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Abs("docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"docs": docs, "tollgate": binary} {
+		if err := os.Symlink(target, filepath.Join(o.kept, "clone", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+// script is what the shell blocks of sections do, in order, after before.
+func (o *operator) script(t *testing.T, before string, sections ...string) string {
 	t.Helper()
 	page := readText(t, "docs", "deploy", "README.md")
-	script := "set -euo pipefail\n" + before + "\n"
+	writeFile(t, filepath.Join(o.kept, "input"), o.input)
+	script := "export KEPT=" + o.kept + " TMPDIR=" + o.kept + " PATH=" + filepath.Join(o.kept, "bin") + ":$PATH\n" +
+		"set -euo pipefail; cd $KEPT/clone; exec <$KEPT/input\n" + before + "\n"
 	for _, heading := range sections {
 		blocks := shellBlock.FindAllStringSubmatch(section(t, page, heading), -1)
 		if len(blocks) == 0 {
@@ -214,22 +282,13 @@ func (o *operator) follow(t *testing.T, before string, sections ...string) (out 
 			script += block[1]
 		}
 	}
-	if o.kept == "" {
-		o.kept = t.TempDir()
-		programs := filepath.Join(o.kept, "bin")
-		if err := os.Mkdir(programs, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, filepath.Join(programs, "kubectl"), kubectl)
-		if err := os.Chmod(filepath.Join(programs, "kubectl"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(binary, filepath.Join(programs, "tollgate")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	setup := "export KEPT=" + o.kept + " TMPDIR=" + o.kept + " PATH=" + filepath.Join(o.kept, "bin") + ":$PATH\n"
-	out = shell(t, setup+script+"\npwd")
+	return script
+}
+
+// follow runs the shell blocks of sections, and returns what they print.
+func (o *operator) follow(t *testing.T, before string, sections ...string) (out string) {
+	t.Helper()
+	out = shell(t, o.script(t, before, sections...)+"\npwd")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	o.dir = lines[len(lines)-1]
 	return out
@@ -248,13 +307,11 @@ func (o *operator) made(t *testing.T) secrets {
 	return s
 }
 
-const operatorsInput = "PORTAL_TOKEN=token REDIS_URL=redis://tollgate:PASSWORD@127.0.0.1:1/0"
-
 // TestThePageLeadsToAGateway follows docs/deploy/README.md from the secrets to a
 // call, with a gateway in the place of the cluster's.
 func TestThePageLeadsToAGateway(t *testing.T) {
-	var o operator
-	out := o.follow(t, operatorsInput, "## 2. Secrets", "## 3. Configuration", "## 4. Apply")
+	o := newOperator(t)
+	out := o.follow(t, "", "## 2. Secrets", "## 3. Configuration", "## 4. Apply")
 	page := readText(t, "docs", "deploy", "README.md")
 	for line := range strings.Lines(shellBlock.FindStringSubmatch(section(t, page, "## 3. Configuration"))[2]) {
 		if line = strings.TrimSuffix(strings.TrimSpace(line), " …"); !strings.Contains(out, line) {
@@ -262,34 +319,48 @@ func TestThePageLeadsToAGateway(t *testing.T) {
 		}
 	}
 
-	program := strings.Trim(all(instructions(t), "ENTRYPOINT")[0], `[]"`)
-	if inThePod := program + " check --live --config " + container(t).Args[2]; !strings.Contains(page, inThePod) {
-		t.Errorf("the page does not say %q, which is how the pod has it", inThePod)
-	}
-
 	g, letPortal := startPod(t, o.made(t), newFleet(t, fleetSize{routes: 1, services: 1, tools: 1}))
 	letPortal()
 	g.stderr.await(t, g.exited, loadedLine)
 	here := strings.NewReplacer("http://127.0.0.1:8080", g.URL, "http://127.0.0.1:9090", g.operator, "/mcp/claims", "/mcp/route-0000")
-	commands := curlCommands(section(t, page, "## 5. Look whether it works"))
-	if len(commands) != 3 {
-		t.Fatalf("the page has %d commands to look", len(commands))
+	out = shell(t, here.Replace(o.script(t, "cd "+o.dir, "## 5. Look whether it works")))
+	check := strings.Trim(all(instructions(t), "ENTRYPOINT")[0], `[]"`) + " check --live --config " + container(t).Args[2]
+	for _, want := range []string{`"status":"UP"`, `"routeKey":"route-0000"`, `"tool_00000_00"`, "pod/tollgate-1 -- " + check + "\n", "pod/tollgate-2 -- " + check + "\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("want %s in what the page's commands print:\n%s", want, out)
+		}
 	}
-	wants := []string{`"status":"UP"`, `"routeKey":"route-0000"`, `"tool_00000_00"`}
-	for i, line := range commands {
-		if out := shell(t, "cd "+o.dir+" && "+here.Replace(line)); !strings.Contains(out, wants[i]) {
-			t.Errorf("%s\nprints %s, want %s in it", line, out, wants[i])
+}
+
+// TestThePageSaysWhatIsMissing: no secret is made of a program that is not there, or
+// of nothing, and the operator is told.
+func TestThePageSaysWhatIsMissing(t *testing.T) {
+	for name, test := range map[string]struct{ before, input, want string }{
+		"no tollgate": {"rm tollgate", "token\nredis://127.0.0.1:1/0\n", "clone/tollgate: No such file"},
+		"no token":    {"", "\nredis://127.0.0.1:1/0\n", "TOLLGATE_PORTAL_TOKEN is empty"},
+		"no Redis":    {"", "token\n\n", "TOLLGATE_REDIS_URL is empty"},
+	} {
+		o := newOperator(t)
+		o.input = test.input
+		if out := shellFailing(t, o.script(t, test.before, "## 2. Secrets")); !strings.Contains(out, test.want) || strings.Contains(out, "all made") {
+			t.Errorf("%s: want %q in\n%s", name, test.want, out)
 		}
 	}
 }
 
 // TestThePageReplacesKeys follows the first step of a new key for handles, and a
-// change of API keys.
+// change of API keys, by somebody who has kept no file.
 func TestThePageReplacesKeys(t *testing.T) {
-	var o operator
-	o.follow(t, operatorsInput, "## 2. Secrets")
-	o.follow(t, "cd "+o.dir+"; cp TOLLGATE_HANDLE_KEYS k1; tollgate key handle --id k2 >k2", "## Replace keys")
-	p := newPod(t, o.made(t))
+	o := newOperator(t)
+	o.follow(t, "", "## 2. Secrets")
+	before := o.made(t)
+	o.follow(t, `tollgate() { "$KEPT/clone/tollgate" "$@"; }`, "## Replace keys")
+	after := o.made(t)
+	before["tollgate-secrets"]["TOLLGATE_HANDLE_KEYS"] += readText(t, o.dir, "k2")
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("Secrets (-before, with the new key +after):\n%s", diff)
+	}
+	p := newPod(t, after)
 	check := command{args: []string{"check", "--config", p.config}, env: p.env}.run(t)
 	if check.code != 0 || !regexp.MustCompile(`handle keys: k1 \w+ \(signs\), k2 `).MatchString(check.stdout) {
 		t.Errorf("exit code %d\n%s%s", check.code, check.stdout, check.stderr)
@@ -299,7 +370,7 @@ func TestThePageReplacesKeys(t *testing.T) {
 // TestThePageMakesAPrometheusRule: the alert rules, as the Prometheus Operator takes
 // them, are those of the file.
 func TestThePageMakesAPrometheusRule(t *testing.T) {
-	var o operator
+	o := newOperator(t)
 	o.follow(t, "manifests="+manifestDir, "### The alert rules")
 	var rule struct {
 		APIVersion string         `yaml:"apiVersion"`
