@@ -222,3 +222,19 @@ func TestTheManifestCheckFindsMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNetworkPolicyIsOfEveryPod: a pod of the namespace that no policy is about is
+// closed, and the port that asks nobody who is calling is for some pods only.
+func TestTheNetworkPolicyIsOfEveryPod(t *testing.T) {
+	rest := manifest[*networkingv1.NetworkPolicy](t, "networkpolicy.yaml", "default-deny").Spec
+	if len(rest.PodSelector.MatchLabels)+len(rest.PodSelector.MatchExpressions)+len(rest.Ingress)+len(rest.Egress) > 0 || len(rest.PolicyTypes) != 2 {
+		t.Errorf("the policy of all pods is %+v, want nothing let through, both ways", rest)
+	}
+	for _, rule := range manifest[*networkingv1.NetworkPolicy](t, "networkpolicy.yaml", "tollgate").Spec.Ingress {
+		for _, from := range rule.From {
+			if rule.Ports[0].Port.String() == "management" && (from.PodSelector == nil || len(from.PodSelector.MatchLabels) == 0) {
+				t.Errorf("every pod of a namespace may change what the gateway does: %+v", from)
+			}
+		}
+	}
+}
