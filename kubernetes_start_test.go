@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -204,6 +206,8 @@ case "$*" in
 "logs -l app.kubernetes.io/name=tollgate --prefix --tail=100") ;;
 "port-forward deployment/tollgate 8080 9090") ;;
 "exec pod/tollgate-"?" -- "*) echo "$*" ;;
+"get deployment tollgate -o json") cat "$KEPT/deployment.json" ;;
+"logs --follow tollgate-check" | "delete pod tollgate-check") ;;
 "get secret "*" -o jsonpath={.data."*)
   key=${5#jsonpath=?.data.}
   key=${key%?}
@@ -310,6 +314,9 @@ func (o *operator) made(t *testing.T) secrets {
 // TestThePageLeadsToAGateway follows docs/deploy/README.md from the secrets to a
 // call, with a gateway in the place of the cluster's.
 func TestThePageLeadsToAGateway(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("jq is not installed")
+	}
 	o := newOperator(t)
 	out := o.follow(t, "", "## 2. Secrets", "## 3. Configuration", "## 4. Apply")
 	page := readText(t, "docs", "deploy", "README.md")
@@ -323,12 +330,44 @@ func TestThePageLeadsToAGateway(t *testing.T) {
 	letPortal()
 	g.stderr.await(t, g.exited, loadedLine)
 	here := strings.NewReplacer("http://127.0.0.1:8080", g.URL, "http://127.0.0.1:9090", g.operator, "/mcp/claims", "/mcp/route-0000")
+	there, err := json.Marshal(deployment(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(o.kept, "deployment.json"), string(there))
 	out = shell(t, here.Replace(o.script(t, "cd "+o.dir, "## 5. Look whether it works")))
-	check := strings.Trim(all(instructions(t), "ENTRYPOINT")[0], `[]"`) + " check --live --config " + container(t).Args[2]
+	check := strings.Trim(all(instructions(t), "ENTRYPOINT")[0], `[]"`) + " check --config " + container(t).Args[2]
 	for _, want := range []string{`"status":"UP"`, `"routeKey":"route-0000"`, `"tool_00000_00"`, "pod/tollgate-1 -- " + check + "\n", "pod/tollgate-2 -- " + check + "\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("want %s in what the page's commands print:\n%s", want, out)
 		}
+	}
+	o.checksApart(t)
+}
+
+// checksApart holds the pod in which everything is tried against a gateway's: it sees
+// the same, and no call comes to it.
+func (o *operator) checksApart(t *testing.T) {
+	t.Helper()
+	objects, err := decodeManifests(readText(t, o.kept, "applied.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, ok := objects[0].(*corev1.Pod)
+	if !ok {
+		t.Fatalf("the page makes a %T", objects[0])
+	}
+	template := deployment(t).Spec.Template
+	if diff := cmp.Diff(template.Labels, pod.Labels); diff != "" {
+		t.Errorf("labels, by which policies let it through (-gateway +check):\n%s", diff)
+	}
+	want := template.Spec
+	want.RestartPolicy, want.TopologySpreadConstraints = corev1.RestartPolicyNever, nil
+	c := &want.Containers[0]
+	c.Args = slices.Concat([]string{"check", "--live"}, c.Args[1:])
+	c.StartupProbe, c.LivenessProbe = nil, nil // they would end it
+	if diff := cmp.Diff(want, pod.Spec); diff != "" || c.ReadinessProbe == nil {
+		t.Errorf("the pod (-gateway, changed +check):\n%s", diff)
 	}
 }
 
