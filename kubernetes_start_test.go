@@ -232,7 +232,7 @@ case "$*" in
   fi
   ;;
 "apply -f "*) [ -f "$3" ] ;;
-"apply -k "* | "delete -k "*) [ -f "$3/kustomization.yaml" ] ;;
+"apply -k "*) [ -f "$3/kustomization.yaml" ] ;;
 "rollout status deployment/tollgate "* | "rollout restart deployment/tollgate") ;;
 *) echo "kubectl does not know: $*" >&2; exit 1 ;;
 esac
