@@ -22,6 +22,9 @@ type migrationRow struct {
 	saw   string // what their clients see; a part of it
 }
 
+// bySession is a proxy that routes by session, in place of a balancer.
+const bySession balancer.Choice = "by-session"
+
 // crowdSize is how many chains a row has.
 const crowdSize = 40
 
@@ -49,7 +52,7 @@ func TestMigration(t *testing.T) {
 			}
 			lines = append(lines, r.line(row.name, shares))
 			if r.retried > 0 {
-				remarks = append(remarks, fmt.Sprintf("(%s: %d calls broke off and were repeated, %d of which were made twice)", row.name, r.retried, r.twice))
+				remarks = append(remarks, fmt.Sprintf("(%s: %d calls broke off and were retried, %d of which were made twice)", row.name, r.retried, r.twice))
 			}
 		})
 	}
@@ -89,8 +92,8 @@ func (r result) line(name string, shares []int) string {
 // sessionRows are those of the session-era server.
 func sessionRows() []migrationRow {
 	const gone = "HTTP 404 Invalid session ID"
-	// A row of n replicas behind a balancer, or a proxy where by is "", for clients of
-	// so many addresses; 0 is one address whose clients keep their connections.
+	// A row of n replicas behind a balancer or a proxy, for clients of so many addresses;
+	// 0 is one address whose clients keep their connections.
 	behind := func(n int, by balancer.Choice, clients int, happens func(*sessionReplicas)) func(*testing.T) (result, []int) {
 		return func(t *testing.T) (result, []int) {
 			s := newSessionReplicas(t, n, by)
@@ -102,7 +105,7 @@ func sessionRows() []migrationRow {
 			})
 		}
 	}
-	const inTurn, sticky, bySession = balancer.RoundRobin, balancer.StickyIP, ""
+	const inTurn, sticky = balancer.RoundRobin, balancer.StickyIP
 	return []migrationRow{
 		{name: "sessions, 1 replica", run: behind(1, inTurn, 1, nil)},
 		{name: "sessions, 1 replica, restarted", run: behind(1, inTurn, 1, (*sessionReplicas).restart), lost: 40, again: 40, saw: gone},
@@ -136,16 +139,16 @@ type sessionReplicas struct {
 }
 
 // newSessionReplicas starts n replicas behind a balancer, or behind a proxy that
-// routes by session where by is "".
+// routes by session.
 func newSessionReplicas(t *testing.T, n int, by balancer.Choice) *sessionReplicas {
 	t.Helper()
 	s := &sessionReplicas{t: t}
 	var addrs []string
 	for range n {
-		server := newSessionServer(t, "127.0.0.1:0")
+		server := newSessionServer(t, replicaAddr(t))
 		s.servers, addrs = append(s.servers, server), append(addrs, server.addr)
 	}
-	if by == "" {
+	if by == bySession {
 		s.front = routedBySession(t, addrs...)
 	} else {
 		s.front = balanced(t, by, addrs...)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"testing"
 
 	"tollgate/fixtures/loadtest/balancer"
+	"tollgate/redistest"
 )
 
 // A front is what stands before replicas.
@@ -15,6 +17,17 @@ type front struct {
 	// changed tells it that a replica has died or is back, so that what follows does
 	// not depend on when it finds out.
 	changed func(n int)
+}
+
+// replicaAddr is a free address for a replica that dies, and may come back on it: the
+// system gives its port to nobody else meanwhile.
+func replicaAddr(t *testing.T) string {
+	t.Helper()
+	port, err := redistest.FreePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // balanced starts a balancer of connections.
