@@ -14,6 +14,10 @@ import (
 	"tollgate/server/management"
 )
 
+// statePause is how long calls of tools with stored state may fail after Redis is back. One
+// operation in such a time finds out whether it is, and takes 200 ms at most.
+const statePause = time.Second
+
 // openRedis connects to the configured Redis, if there is one. The demo has none:
 // its routes are nobody's last-good, and its states nobody's. Nothing is asked of
 // Redis before there is a registry.
@@ -28,7 +32,7 @@ func (p *parts) openRedis(log *slog.Logger) (err error) {
 		return nil
 	}
 	p.redis, err = redisconn.Open(redisconn.Options{
-		Config: p.config.Redis, Logger: log, OnRecovery: func() { p.registry.StoreRecovered() },
+		Config: p.config.Redis, Logger: log, LongestPause: statePause, OnRecovery: func() { p.registry.StoreRecovered() },
 	})
 	return err
 }
