@@ -21,6 +21,7 @@ var arrows = map[string]struct {
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
+		may:    []string{"freeport"},
 		tests:  true,
 		reason: "clients nobody here wrote see the gateway as a process; what they need of its code they could not have",
 	},
@@ -50,6 +51,7 @@ var arrows = map[string]struct {
 		reason: "an agent that is to judge any MCP server knows the protocol from its specification only",
 	},
 	"fixtures/loadtest/balancer": {
+		may:    []string{"freeport"}, // its tests
 		tests:  true,
 		reason: "a load balancer knows addresses, and nothing of what stands behind them",
 	},
@@ -58,7 +60,7 @@ var arrows = map[string]struct {
 		reason: "what is written down is what the agent of the load test sends, not a retelling of it, under the kinds that the load counts",
 	},
 	"fixtures/loadtest/lab": {
-		may:    []string{"fixtures/loadtest/agent", "fixtures/loadtest/balancer", "fixtures/loadtest/load", "fixtures/loadtest/report"},
+		may:    []string{"fixtures/loadtest/agent", "fixtures/loadtest/balancer", "fixtures/loadtest/load", "fixtures/loadtest/report", "freeport"},
 		reason: "the lab runs servers as processes and sees of them what their users see",
 	},
 	"fixtures/loadtest/load": {
@@ -73,6 +75,10 @@ var arrows = map[string]struct {
 	"fixtures/loadtest/sessionserver": {
 		tests:  true,
 		reason: "what people migrate from has nothing of what they migrate to",
+	},
+	"freeport": {
+		tests:  true,
+		reason: "whoever starts servers asks it, so it can depend on none of them",
 	},
 	"jsonwire": {
 		reason: "every package reads JSON through it, so it can depend on none of them",
@@ -89,7 +95,8 @@ var arrows = map[string]struct {
 		reason: "a connection does not know what is kept behind it; who keeps something there sees an interface of its own",
 	},
 	"redistest": {
-		reason: "tests of any package start a Redis with it, so it can depend on none of them",
+		may:    []string{"freeport"},
+		reason: "tests of any package start a Redis with it, so it can depend on no more",
 	},
 	"registry": {
 		may:    []string{"jsonwire", "loglimit", "registry/schema"},

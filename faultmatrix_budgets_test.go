@@ -66,7 +66,8 @@ func budgetsFail(tr *redisTrial, f redisFault, mode string) {
 	if mode == "closed" {
 		then = "calls that budgets could refuse are answered 503"
 	}
-	tr.until(false, func() (missing string) { // a busy Redis may be late once more; the gateway tries again by itself
+	tr.until(false, func() (missing string) {
+		tr.budgetsAre("UP") // a busy Redis may have been late once more: who looks at health ends that
 		log := tr.g.stderr.text()
 		if away := strings.Count(log, budgetsAreAway); away == 0 || away != strings.Count(log, budgetsAreAway+then) || away != strings.Count(log, budgetsAnswerThen) {
 			missing = "the log does not tell of the outage of budgets, and of its end:\n" + log

@@ -153,6 +153,12 @@ func (tr *redisTrial) seed() {
 	tr.well()
 	tr.g.signal(tr.T, syscall.SIGKILL)
 	<-tr.g.exited
+	tr.until(false, func() (missing string) { // what it wrote last may still be on its way
+		if clients := tr.redis.Do("CLIENT", "LIST"); strings.Count(clients, " laddr=") > 1 {
+			return "somebody is still connected to Redis:\n" + clients
+		}
+		return ""
+	})
 	for _, o := range tr.origins() {
 		o.stop()
 	}

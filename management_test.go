@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"testing"
 
 	"tollgate/config"
-	"tollgate/redistest"
 )
 
 // readiness is what a probe's author sees.
@@ -230,11 +228,7 @@ func TestManagementFlagsAreCheckedBeforeAnythingIsFetched(t *testing.T) {
 		io.WriteString(w, `{"routes":[]}`)
 	}))
 	defer portal.Close()
-	port, err := redistest.FreePort("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	same := fmt.Sprintf("127.0.0.1:%d", port)
+	same := freeAddr(t)
 	const profiles, oneAddress = "--pprof: ", "--management: must not be the address of --listen"
 	for name, test := range map[string]struct {
 		file string

@@ -74,7 +74,7 @@ func newGatewayReplicas(t *testing.T, set func(*gatewayReplicas)) *gatewayReplic
 	g := &gatewayReplicas{t: t, worlds: [2]*stateWorld{world, world}, store: memoryStore}
 	set(g)
 	for n := range g.processes {
-		g.processes[n] = g.serve(n, replicaAddr(g.t))
+		g.processes[n] = g.serve(n, freeAddr(g.t))
 	}
 	g.front = balanced(t, balancer.RoundRobin, g.addr(0), g.addr(1))
 	return g

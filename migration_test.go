@@ -145,7 +145,7 @@ func newSessionReplicas(t *testing.T, n int, by balancer.Choice) *sessionReplica
 	s := &sessionReplicas{t: t}
 	var addrs []string
 	for range n {
-		server := newSessionServer(t, replicaAddr(t))
+		server := newSessionServer(t, freeAddr(t))
 		s.servers, addrs = append(s.servers, server), append(addrs, server.addr)
 	}
 	if by == bySession {

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"net/http/httptest"
 	"testing"
 
 	"tollgate/fixtures/loadtest/balancer"
-	"tollgate/redistest"
+	"tollgate/freeport"
 )
 
 // A front is what stands before replicas.
@@ -19,15 +18,14 @@ type front struct {
 	changed func(n int)
 }
 
-// replicaAddr is a free address for a replica that dies, and may come back on it: the
-// system gives its port to nobody else meanwhile.
-func replicaAddr(t *testing.T) string {
+// freeAddr is a free address for a server that may stop, and come back on it.
+func freeAddr(t *testing.T) string {
 	t.Helper()
-	port, err := redistest.FreePort("127.0.0.1")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("127.0.0.1:%d", port)
+	return addr
 }
 
 // balanced starts a balancer of connections.

@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,9 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
+	"tollgate/freeport"
 
-	"tollgate/redistest"
+	"github.com/go-jose/go-jose/v4"
 )
 
 // An authServer is an OAuth authorization server on a port of its own: discovery,
@@ -61,17 +60,14 @@ func startAuthServer(t testing.TB, key issuerKey) *authServer {
 		signs: key, published: []issuerKey{key}, sessions: map[string]session{},
 	}
 	var err error
-	for range 5 { // between choosing a port and binding it somebody else may take it
-		if s.port, err = redistest.FreePort("127.0.0.1"); err != nil {
-			break
-		}
-		if err = s.listen(); err == nil {
-			t.Cleanup(s.stop)
-			return s
-		}
+	if s.port, err = freeport.Take("127.0.0.1"); err == nil {
+		err = s.listen()
 	}
-	t.Fatal(err)
-	return nil
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
 }
 
 // issuer is its name: one with a path, as many have.
@@ -103,7 +99,7 @@ func (s *authServer) start() {
 }
 
 func (s *authServer) listen() error {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
+	listener, err := freeport.Listen(fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
 		return err
 	}

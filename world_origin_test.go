@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tollgate/redistest"
+	"tollgate/freeport"
 )
 
 // maxDocument is the gateway's bound of a registry answer and of a manifest in
@@ -39,27 +39,18 @@ type origin struct {
 // newOrigin starts an origin that is well.
 func newOrigin(t *testing.T, document string) *origin {
 	t.Helper()
-	o := &origin{t: t, document: document}
-	var err error
-	for range 5 { // between choosing a port and binding it somebody else may take it
-		var port int
-		if port, err = redistest.FreePort("127.0.0.1"); err != nil {
-			break
-		}
-		o.addr = fmt.Sprintf("127.0.0.1:%d", port)
-		if err = o.listen(); err == nil {
-			t.Cleanup(o.stop)
-			return o
-		}
+	o := &origin{t: t, document: document, addr: freeAddr(t)}
+	if err := o.listen(); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return nil
+	t.Cleanup(o.stop)
+	return o
 }
 
 func (o *origin) url() string { return "http://" + o.addr }
 
 func (o *origin) listen() error {
-	listener, err := net.Listen("tcp", o.addr)
+	listener, err := freeport.Listen(o.addr)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"sync"
 	"testing"
 
 	"tollgate/fixtures/loadtest/sessionserver"
+	"tollgate/freeport"
 )
 
 // sessionHeader is what a session-era client and server know their session by.
@@ -25,7 +25,7 @@ type sessionServer struct {
 // ends.
 func newSessionServer(t *testing.T, addr string) *sessionServer {
 	t.Helper()
-	listener, err := net.Listen("tcp", addr)
+	listener, err := freeport.Listen(addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tollgate/freeport"
 )
 
 // A guarded gateway is a process of its own that wants to know who calls.
@@ -33,7 +33,10 @@ func startGuarded(t *testing.T, i *issuer, audience string, ids ...string) guard
 		keys = strings.TrimPrefix(keys, "[]\n") + fmt.Sprintf("- {id: %s, sha256: %x, tier: tiny}\n", id, sha256.Sum256([]byte(g.keys[id])))
 	}
 	// Callers are told the address, so it has to be known before.
-	address := freeAddress(t)
+	address, err := freeport.Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := fmt.Sprintf(`shutdown: {delay: 0s}
 auth: {mode: required, publicURL: "http://%s", keysFile: keys.yaml, oauth: {issuer: %q, audience: %q}}
 cost: {tiers: {tiny: {capacity: 400, refillPerSecond: 1, hourly: 2}}}
@@ -76,21 +79,6 @@ cost: {tiers: {tiny: {capacity: 400, refillPerSecond: 1, hourly: 2}}}
 		t.Fatalf("serve did not print the address of /mcp/lab")
 	}
 	return g
-}
-
-// freeAddress is one of this machine that nobody listens on. Its port is from below
-// the range that systems take ports from by themselves, so that nobody comes first.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10000+mathrand.IntN(20000))
-		if listener, err := net.Listen("tcp", address); err == nil {
-			listener.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // refused is what a client tells its user of a call that the budget has no room for.

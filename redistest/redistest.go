@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tollgate/freeport"
 )
 
 // patience bounds every wait for the server. It is long because a loaded machine
@@ -56,17 +57,13 @@ func Start(tb testing.TB, args ...string) *Server {
 		s.host = host
 	}
 	tb.Cleanup(s.Kill)
-	// Between choosing a port and binding it somebody else may take it.
-	for range 5 {
-		if s.port, err = FreePort(s.host); err != nil {
-			break
-		}
-		if err = s.start(); err == nil {
-			return s
-		}
+	if s.port, err = freeport.Take(s.host); err == nil {
+		err = s.start()
 	}
-	tb.Fatalf("redis-server does not start: %v", err)
-	return nil
+	if err != nil {
+		tb.Fatalf("redis-server does not start: %v", err)
+	}
+	return s
 }
 
 // Addr returns host:port.
@@ -163,7 +160,7 @@ func (s *Server) start() error {
 	}
 	own := []string{"--bind", s.host, "--save", "", "--appendonly", "no", "--dir", s.dir}
 	if s.option("--cluster-enabled") != "" {
-		bus, err := FreePort(s.host)
+		bus, err := freeport.Take(s.host)
 		if err != nil {
 			return err
 		}
@@ -227,21 +224,6 @@ func (s *Server) option(name string) string {
 }
 
 func (s *Server) tls() bool { return s.option("--tls-cert-file") != "" }
-
-// FreePort returns a port of host that nobody listens on, from below the range
-// that Linux takes ports from by itself: a server that is stopped and started
-// again finds its port free, and nobody else answers on it meanwhile.
-func FreePort(host string) (port int, err error) {
-	const lowest, highest, tries = 10000, 32000, 100
-	for range tries {
-		port = lowest + rand.IntN(highest-lowest)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
-}
 
 // ask runs one command on a connection of its own.
 func (s *Server) ask(args ...string) (string, error) {
