@@ -95,7 +95,7 @@ func (c *core) reserve(ctx context.Context, in *call, tool *registry.RoutedTool,
 	case decision.Admitted:
 		ch.event.Reserved = decision.Estimate
 	case refuses:
-		ch.ended, ch.event.Refused = true, true
+		ch.ended, ch.known, ch.event.Refused = true, true, true
 		return ch, exhausted(decision, request)
 	default:
 		ch.known = true // nothing was taken, and nothing will be
@@ -162,9 +162,7 @@ func exhausted(d cost.Decision, r cost.Request) *failure {
 	if err != nil { // numbers and words
 		return fail(internalError, "internal error")
 	}
-	f := &failure{kind: budgetExhausted, text: string(text.s(")")), data: data[1 : len(data)-1], retry: d.Wait, header: make(http.Header, 4)}
-	budgetHeaders(f.header, d.Balance, true)
-	return f
+	return &failure{kind: budgetExhausted, text: string(text.s(")")), data: data[1 : len(data)-1], retry: d.Wait}
 }
 
 // headers add the caller's budget to an answer's header. When it is not known what is

@@ -69,9 +69,9 @@ func (c *core) call(ctx context.Context, in *call) (result upstream.Result, err 
 	}
 	defer func() { c.record(ctx, &record) }()
 	result, err = c.pipeline(ctx, in, &record)
+	record.charge.headers(in.reply)
 	if budget, ok := record.charge.meta(); ok && err == nil {
 		result.Meta = append(result.Meta, budget)
-		record.charge.headers(in.reply)
 	}
 	record.outcome, record.isError = record.ended(result, err), result.IsError
 	return result, err

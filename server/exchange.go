@@ -89,7 +89,9 @@ type exchange struct {
 // refuse leaves a failure's HTTP side in the slot.
 func (x *exchange) refuse(f *failure) {
 	x.status = f.status(x.modern)
-	x.header = make(http.Header)
+	if x.header == nil {
+		x.header = make(http.Header)
+	}
 	f.setHeaders(x.header)
 }
 

@@ -115,6 +115,25 @@ func TestUnaskedResponsesAreLeftOut(t *testing.T) {
 	}
 }
 
+// The service was called, and that is charged: an answer that is an error tells what is
+// left as well.
+func TestACallThatEndsInAnErrorTellsTheBudget(t *testing.T) {
+	for name, prepare := range map[string]func(*gateway){"fast": func(*gateway) {}, "through the SDK": throughSDK} {
+		t.Run(name, func(t *testing.T) {
+			g := newFlowGateway(t)
+			prepare(g.gateway)
+			g.asking("claims.ask", question)
+			body := askCall("claims.ask", `{"sampling":{}}`, "")
+			r := g.post(body, append(mirrored(body), as("basic")...)...)
+			if r.status != 400 || member(t, r.body, "error", "code") != "-32021" {
+				t.Errorf("%d %s", r.status, r.body)
+			}
+			r.wantBudgetHeaders(t, `"burst";q=1000000;w=334;qu="cost", "hour";q=2000000;w=3600;qu="cost"`,
+				`"burst";r=999997, "hour";r=1999997;t=3600`, "999997", "1999997")
+		})
+	}
+}
+
 func TestCallersThatCannotBeAsked(t *testing.T) {
 	for _, door := range waysIn {
 		t.Run(door.name, func(t *testing.T) {
