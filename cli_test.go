@@ -217,6 +217,12 @@ func TestCheckLive(t *testing.T) {
 	if o.code != 0 || !hasLine(o.stdout, "WARN portal /routes ") || !hasLine(o.stdout, "ok: 0 routes") {
 		t.Errorf("a Portal without routes: exit code %d\n%s", o.code, o.stdout)
 	}
+
+	writeFile(t, config, "registry: {routes: {books: [{id: libary, manifestUrl: \""+server.URL+"/bad/tool-manifest\", baseEndpoint: \""+server.URL+"\"}]}}\n")
+	o = tollgate(t, "check", "--config", config, "--live")
+	if o.code != exitFailed || !hasLine(o.stdout, "ERROR service:libary /bundleId", `"other"`, `"libary", the id of this service in registry.routes: correct one of the two`) || strings.Contains(o.stdout, "Portal") {
+		t.Errorf("a route without a Portal: exit code %d\n%s", o.code, o.stdout)
+	}
 }
 
 // hasLine reports whether one line of text contains all parts.

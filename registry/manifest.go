@@ -8,10 +8,14 @@ import (
 // ManifestRules are the bounds a manifest is checked against. The zero value
 // of a bound means that of [DefaultConfig].
 type ManifestRules struct {
-	// Service is the key under which the Portal knows the service; the
+	// Service is the key under which the gateway knows the service; the
 	// manifest's bundleId must equal it. "" compares nothing: a linter reads a
-	// file before any Portal knows it.
+	// file before any gateway knows it.
 	Service ServiceKey
+
+	// Static says that Service is the id of a static route's service, not a
+	// Portal's serviceKey. Findings then name the place where it stands.
+	Static bool
 
 	MaxBytes int // greatest size of the document in bytes (registry.manifest.maxBytes)
 	MaxTools int // greatest number of tools (registry.maxToolsPerService)
@@ -68,25 +72,37 @@ func (c *checker) manifest(data []byte, rules ManifestRules) *Manifest {
 		return m
 	}
 	m.Raw = raw
-	m.BundleID = c.bundleID(doc, rules.Service)
+	m.BundleID = c.bundleID(doc, rules)
 	m.Revision = label(c.text(doc, "revision"))
 	m.Tools = c.tools(doc, rules.MaxTools)
 	c.unknown(doc, "bundleId", "revision", "tools")
 	return m
 }
 
-func (c *checker) bundleID(doc object, service ServiceKey) ServiceKey {
-	want := "the serviceKey under which the Portal knows this service"
-	if service != "" {
-		want = quoted(string(service)) + ", " + want
-	}
+// bundleID checks the one member that somebody else writes down, too: of two that
+// differ, either may be the wrong one.
+func (c *checker) bundleID(doc object, rules ManifestRules) ServiceKey {
+	want := rules.bundleID()
 	id, ok := c.requiredText(doc, "bundleId", want)
 	switch {
 	case !ok:
-	case service != "" && id != string(service), !validKey(id):
+	case rules.Service != "" && id != string(rules.Service):
+		c.wrong(doc, "bundleId", want+": correct one of the two")
+	case !validKey(id):
 		c.wrong(doc, "bundleId", want)
 	}
 	return ServiceKey(id)
+}
+
+// bundleID is what a bundleId must be, in words.
+func (r ManifestRules) bundleID() string {
+	switch {
+	case r.Service == "":
+		return "the serviceKey under which the Portal knows this service, or its id in registry.routes"
+	case r.Static:
+		return quoted(string(r.Service)) + ", the id of this service in registry.routes"
+	}
+	return quoted(string(r.Service)) + ", the serviceKey under which the Portal knows this service"
 }
 
 func (c *checker) tools(doc object, limit int) []*Tool {

@@ -118,6 +118,29 @@ func runBreaches(t *testing.T, tests []breachCase) {
 	}
 }
 
+// TestWhereABundleIDIsTakenFrom: the one who reads of the mistake has to find the
+// other place where the key stands, and only one of the two is in the manifest.
+func TestWhereABundleIDIsTakenFrom(t *testing.T) {
+	const portal, static = "the serviceKey under which the Portal knows this service", "the id of this service in registry.routes"
+	for _, test := range []struct {
+		rules  registry.ManifestRules
+		member string
+		want   string
+	}{
+		{registry.ManifestRules{Service: "libary"}, `"bundleId":"library",`, `/bundleId is the string "library"; it must be "libary", ` + portal + ": correct one of the two"},
+		{registry.ManifestRules{Service: "libary"}, ``, `/bundleId is missing; it must be "libary", ` + portal},
+		{registry.ManifestRules{Service: "libary", Static: true}, `"bundleId":"library",`, `/bundleId is the string "library"; it must be "libary", ` + static + ": correct one of the two"},
+		{registry.ManifestRules{Service: "libary", Static: true}, ``, `/bundleId is missing; it must be "libary", ` + static},
+		{registry.ManifestRules{}, `"bundleId":"a b",`, `/bundleId is the string "a b"; it must be ` + portal + ", or its id in registry.routes"},
+		{registry.ManifestRules{}, ``, `/bundleId is missing; it must be ` + portal + ", or its id in registry.routes"},
+	} {
+		_, findings := registry.ParseManifest([]byte("{"+test.member+`"tools":[]}`), test.rules)
+		if len(findings) != 1 || findings[0].String() != "ERROR "+test.want {
+			t.Errorf("%+v\n got %v\nwant %s", test.rules, findings, test.want)
+		}
+	}
+}
+
 func TestManifestDocumentBreaches(t *testing.T) {
 	deep := strings.Repeat(`[`, 64) + strings.Repeat(`]`, 64)
 	runBreaches(t, []breachCase{

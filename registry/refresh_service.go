@@ -103,7 +103,12 @@ func (r *Registry) checkService(ctx context.Context, s *service) (result CheckRe
 }
 
 func (r *Registry) manifestRules(key ServiceKey) ManifestRules {
-	return ManifestRules{Service: key, MaxBytes: r.config.Manifest.MaxBytes, MaxTools: r.config.MaxToolsPerService}
+	return ManifestRules{
+		Service:  key,
+		Static:   r.portal == nil,
+		MaxBytes: r.config.Manifest.MaxBytes,
+		MaxTools: r.config.MaxToolsPerService,
+	}
 }
 
 func (r *Registry) serviceFailed(s *service, failure *Failure) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,7 +235,7 @@ func (r *Registry) checkStatic() error {
 		}
 		for _, f := range CheckRoute(route) {
 			if f.Level == Breach {
-				report("%s %s", f.Pointer, f.Text)
+				report("%s %s", strings.Replace(f.Pointer, "/serviceKey", "/id", 1), f.Text) // as the configuration calls it
 			}
 		}
 		for _, s := range route.Services {

@@ -122,7 +122,7 @@ func TestNewFindsEverythingWrong(t *testing.T) {
 			{Key: "plant", Services: []Service{bad, gone, outside, clash}},
 			{Key: "empty"},
 			{Key: "empty"},
-			{Key: "..", Services: []Service{{Key: "x", ManifestURL: "ftp://x/", BaseEndpoint: "http://x.test/mcp", Enabled: true}}},
+			{Key: "..", Services: []Service{{Key: "x y", ManifestURL: "ftp://x/", BaseEndpoint: "http://x.test/mcp", Enabled: true}}},
 		}})
 		if err == nil {
 			t.Fatal("accepted")
@@ -137,6 +137,7 @@ func TestNewFindsEverythingWrong(t *testing.T) {
 			"registry.routes.empty: is declared twice",
 			"registry.routes...: ",
 			"/0/manifestUrl",
+			"/0/id is ",
 		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the error lacks %q", want)
