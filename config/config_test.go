@@ -275,7 +275,7 @@ shutdown:
 			"7:3: cost.maxInFlight: must be from 0 to 9000000000, is -1",
 			"9:14: cost.tiers.basic.refillPerSecond: must be from 1 to the capacity, 1000000, is 1000001",
 			"10:5: cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 10, is 0 or missing",
-			"10:5: cost.tiers.gold.hourly: must be from 1 to 9000000000, is 0",
+			"10:5: cost.tiers.gold.hourly: must be from 1 to 9000000000, is 0 or missing",
 			"8:3: cost.tiers: the name of a tier must be",
 		}},
 		"a charge nobody could pay": {"cost: { minCharge: 51, tiers: { basic: { hourly: 50 } } }\n", []string{

@@ -59,9 +59,12 @@ func TestValidate(t *testing.T) {
 			c.Tiers["a b"], c.Tiers[""], c.Tiers["e.U_1-x"] = Tier{1, 1, 1}, Tier{1, 1, 1}, Tier{1, 1, 1}
 		}, []string{
 			"cost.tiers: the name of a tier must be 1 to 32", "cost.tiers: the name of a tier must be 1 to 32"}},
-		{"zero", tiers(Tier{}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
+		{"zero", tiers(Tier{}), []string{
+			"cost.tiers.gold.capacity: must be from 1 to 9000000000, is 0 or missing", "cost.tiers.gold.hourly: must be from 1 to 9000000000, is 0 or missing"}},
 		{"refill zero", tiers(Tier{Capacity: 1, Hourly: 1}), []string{"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 1, is 0 or missing"}},
-		{"refill above the capacity", tiers(Tier{5, 6, 1}), []string{"cost.tiers.gold.refillPerSecond:"}},
+		{"refill above the capacity", tiers(Tier{5, 6, 1}), []string{"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 5, is 6"}},
+		{"below zero", tiers(Tier{5, -1, -1}), []string{
+			"cost.tiers.gold.refillPerSecond: must be from 1 to the capacity, 5, is -1", "cost.tiers.gold.hourly: must be from 1 to 9000000000, is -1"}},
 		{"above", tiers(Tier{9_000_000_001, 1, 9_000_000_001}), []string{"cost.tiers.gold.capacity:", "cost.tiers.gold.hourly:"}},
 		{"more charged than there is", func(c *Config) { c.Tiers["gold"], c.MinCharge = Tier{100, 1, 50}, 51 }, []string{
 			"cost.minCharge: must be at most 50, because no more can be spent at once in the tier gold, is 51"}},

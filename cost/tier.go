@@ -34,15 +34,11 @@ func DefaultTiers() map[string]Tier {
 
 // check reports each value that is out of its bounds, by its YAML key.
 func (t Tier) check(report reporter) {
-	report.between("capacity", t.Capacity, 1, MaxUnits)
-	switch {
-	case t.Capacity < 1 || t.Capacity > MaxUnits:
-	case t.RefillPerSecond == 0:
-		report("refillPerSecond", "must be from 1 to the capacity, %d, is 0 or missing", t.Capacity)
-	case t.RefillPerSecond < 1 || t.RefillPerSecond > t.Capacity:
-		report("refillPerSecond", "must be from 1 to the capacity, %d, is %d", t.Capacity, t.RefillPerSecond)
+	report.given("capacity", t.Capacity, MaxUnits, "")
+	if t.Capacity >= 1 && t.Capacity <= MaxUnits {
+		report.given("refillPerSecond", t.RefillPerSecond, t.Capacity, "the capacity, ")
 	}
-	report.between("hourly", t.Hourly, 1, MaxUnits)
+	report.given("hourly", t.Hourly, MaxUnits, "")
 }
 
 // reporter is told of a value that is out of its bounds: its YAML key, and what would be
@@ -53,6 +49,17 @@ type reporter func(key, format string, args ...any)
 func (report reporter) between(key string, value, least, most int64) {
 	if value < least || value > most {
 		report(key, "must be from %d to %d, is %d", least, most, value)
+	}
+}
+
+// given reports a value that is not between 1 and another one, of which called says what
+// it is. There is no default for it: who left it out reads of a 0 that is nowhere.
+func (report reporter) given(key string, value, most int64, called string) {
+	switch {
+	case value == 0:
+		report(key, "must be from 1 to %s%d, is 0 or missing", called, most)
+	case value < 1 || value > most:
+		report(key, "must be from 1 to %s%d, is %d", called, most, value)
 	}
 }
 
