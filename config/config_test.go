@@ -228,7 +228,7 @@ shutdown:
 			"7:9: registry.routes.claims[0].manifestUrl: ",
 			"8:9: registry.routes.claims[0].baseEndpoint: ",
 			"10:9: registry.routes.claims[0].fallbackManifestFile: open ",
-			"11:9: registry.routes.claims[1].manifestUrl: ",
+			"11:9: registry.routes.claims[1].manifestUrl: is \"\" or missing; it must be an address such as ",
 			"11:9: registry.routes.claims[1].id: ",
 			"13:9: registry.routes.claims[1].namePrefix: ",
 		}},

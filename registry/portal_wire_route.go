@@ -22,7 +22,7 @@ func CheckRoute(r Route) []Finding {
 	for i, s := range r.Services {
 		at := (*place)(nil).element(i)
 		if !validKey(string(s.Key)) {
-			c.breach(at.member("serviceKey"), "is %s; it must be %s", quoted(string(s.Key)), keyRule)
+			c.breach(at.member("serviceKey"), "is %s; it must be %s", orMissing(string(s.Key)), keyRule)
 		}
 		c.address(at.member("manifestUrl"), s.ManifestURL)
 		c.address(at.member("baseEndpoint"), s.BaseEndpoint)
@@ -32,6 +32,14 @@ func CheckRoute(r Route) []Finding {
 	}
 	c.distinct(nil, r.Services)
 	return c.result()
+}
+
+// orMissing is a text in quotes. Configuration that leaves it out reads as "".
+func orMissing(text string) string {
+	if text == "" {
+		return `"" or missing`
+	}
+	return quoted(text)
 }
 
 var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_./-]{0,64}$`)

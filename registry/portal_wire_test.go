@@ -233,7 +233,9 @@ func TestCheckRoute(t *testing.T) {
 		{registry.Route{Key: "claims"}, nil},
 		{registry.Route{Key: "claims", Services: []registry.Service{good}}, nil},
 		{registry.Route{Key: "a/b", Services: []registry.Service{good, good}}, []string{": routeKey", "/1/serviceKey: service 0"}},
-		{registry.Route{Key: "claims", Services: []registry.Service{{}}}, []string{"/0/serviceKey: 1 to 64", "/0/manifestUrl: not an absolute", "/0/baseEndpoint: not an absolute"}},
+		{registry.Route{Key: "claims", Services: []registry.Service{{}}}, []string{
+			`/0/serviceKey: is "" or missing; it must be 1 to 64`, `/0/manifestUrl: is "" or missing; it must be an address`, `/0/baseEndpoint: is "" or missing; it must be an address`}},
+		{registry.Route{Key: "claims", Services: []registry.Service{with(func(s *registry.Service) { s.Key = "a b" })}}, []string{`/0/serviceKey: is "a b"; it must be 1 to 64`}},
 		{registry.Route{Key: "claims", Services: []registry.Service{good, with(func(s *registry.Service) {
 			s.Key, s.ManifestURL, s.BaseEndpoint, s.NamePrefix = "b", "http://u:secret@a/m", "file:///x", "ä"
 		})}}, []string{"/1/manifestUrl: user information", "/1/baseEndpoint: not an absolute", "/1/namePrefix: at most 64"}},

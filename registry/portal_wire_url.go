@@ -42,7 +42,11 @@ func (c *checker) serviceDomain(o object) string {
 
 // address checks an absolute address of static configuration.
 func (c *checker) address(at *place, address string) {
-	if fault := addressFault(address); fault != "" {
+	fault := addressFault(address)
+	if address == "" {
+		fault = "is " + orMissing(address)
+	}
+	if fault != "" {
 		c.breach(at, `%s; it must be an address such as "http://tools.example:8080/mcp"`, fault)
 	}
 }
