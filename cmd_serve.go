@@ -153,11 +153,14 @@ func listenFault(address, flag string, err error) error {
 	if !ok || op.Op != "listen" {
 		return err
 	}
-	cause := op.Err
+	cause, wait := op.Err, ""
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		cause = number // without the name of the system call
 	}
-	return fmt.Errorf("listen on %s: %w: choose another with %s", address, cause, flag)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		wait = ", or wait: a gateway that drains may still hold it"
+	}
+	return fmt.Errorf("listen on %s: %w: choose another with %s%s", address, cause, flag, wait)
 }
 
 // announce waits for the first load and tells what came of it, unless ctx ends

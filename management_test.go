@@ -160,7 +160,7 @@ func TestManagementAddressInUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.run(t)
-			if o.code != exitFailed || !strings.Contains(o.stderr, "address already in use: choose another with --management or management.listen") {
+			if o.code != exitFailed || !strings.Contains(o.stderr, "address already in use: choose another with --management or management.listen, or wait: a gateway that drains may still hold it") {
 				t.Errorf("exit code %d\n%s", o.code, o.stderr)
 			}
 			if strings.Contains(o.stderr, `"msg":"listening"`) {
@@ -181,7 +181,7 @@ func TestTheDefaultManagementAddressMayBeTaken(t *testing.T) {
 	g.URL = g.address(t, "listening")
 	g.stderr.await(t, g.exited, "first load is over")
 	log := g.stderr.text()
-	if strings.Count(log, `"level":"WARN","msg":"no management listener`) != 1 || !strings.Contains(log, "choose another with --management or management.listen") {
+	if strings.Count(log, `"level":"WARN","msg":"no management listener`) != 1 || !strings.Contains(log, "choose another with --management or management.listen, or wait: a gateway that drains may still hold it") {
 		t.Errorf("want one warning that says what to do:\n%s", log)
 	}
 	if a := g.modern(t, "plant", "tools/list", "", ""); a.status != 200 {

@@ -228,7 +228,7 @@ func TestServeOnAnAddressInUse(t *testing.T) {
 	g := serve(t, command{args: []string{"--fixtures"}})
 	address := strings.TrimPrefix(g.URL, "http://")
 	o := tollgate(t, "serve", "--fixtures", "--listen", address)
-	want := "tollgate: listen on " + address + ": address already in use: choose another with --listen\n"
+	want := "tollgate: listen on " + address + ": address already in use: choose another with --listen, or wait: a gateway that drains may still hold it\n"
 	if o.code != exitFailed || !strings.HasSuffix(o.stderr, want) {
 		t.Errorf("exit code %d, want the end\n%s\nof\n%s", o.code, want, o.stderr)
 	}
@@ -237,5 +237,13 @@ func TestServeOnAnAddressInUse(t *testing.T) {
 		if !strings.Contains(line, warnsKeyEnds) && !strings.Contains(line, warnsStatesEnd) {
 			t.Errorf("a load that was given up is reported as one that failed: %s", line)
 		}
+	}
+}
+
+// TestServeOnAnAddressElsewhere: no waiting mends that, and none is advised.
+func TestServeOnAnAddressElsewhere(t *testing.T) {
+	o := tollgate(t, "serve", "--fixtures", "--management=", "--listen", "192.0.2.1:0")
+	if want := ": choose another with --listen\n"; o.code != exitFailed || !strings.HasSuffix(o.stderr, want) {
+		t.Errorf("exit code %d, want the end\n%s\nof\n%s", o.code, want, o.stderr)
 	}
 }
