@@ -78,7 +78,8 @@ type ServeOptions struct {
 //  2. The listener closes, and CloseStreams is called.
 //  3. Calls get up to Shutdown.Drain. Idle connections get a moment for a request
 //     already under way, and a request that has arrived in part a few seconds for
-//     its rest. Then all are closed.
+//     its rest. Then all are closed. HTTP/2 connections are told to go (GOAWAY, RFC
+//     9113 section 6.8), and take no calls after that.
 //
 // A body has 30 s to arrive, from the end of the header on; then reading it ends
 // with a time-out. An answer given before the body has been read ends the
@@ -106,6 +107,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 type server struct {
 	o        ServeOptions
 	http     *http.Server
+	http2    *http2Farewell
 	listener net.Listener
 	conns    *connSet
 	bodies   bodySet
@@ -153,6 +155,7 @@ func newServer(o ServeOptions, l net.Listener, tlsConfig *tls.Config) *server {
 		// net/http would answer "OPTIONS *" before anyone looked at Host and Origin.
 		DisableGeneralOptionsHandler: true,
 	}
+	s.http2 = newHTTP2Farewell(s.http)
 	return s
 }
 
@@ -240,6 +243,7 @@ func (s *server) leave(delay time.Duration) error {
 	s.o.Logger.Info("listener closed, waiting for calls in flight", "calls", s.inFlight.Load(), "atMost", drain)
 	over := time.After(drain)
 	s.bodies.hurry()
+	s.http2.say() // or they would take calls for as long as an HTTP/1 call lasts
 	gone := s.conns.closeIdle()
 	select {
 	case <-gone:
@@ -251,11 +255,11 @@ func (s *server) leave(delay time.Duration) error {
 	return s.leaveMultiplexed(over)
 }
 
-// leaveMultiplexed ends the HTTP/2 connections. They know how to say which
-// requests are still taken, so the standard shutdown loses none.
+// leaveMultiplexed waits for the HTTP/2 connections.
 func (s *server) leaveMultiplexed(over <-chan time.Time) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	s.http2.say() // to those whose handshake was not over before
 	done := make(chan error, 1)
 	go func() { done <- s.http.Shutdown(ctx) }()
 	select {

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -53,6 +54,71 @@ func TestTLSListenerDrainsBothHTTPVersions(t *testing.T) {
 				t.Errorf("Serve: %v", err)
 			}
 		})
+	}
+}
+
+// TestHTTP2ConnectionsAreToldToGoAtOnce: not when the last HTTP/1 call is over. Else they
+// would take calls meanwhile, for which there is no time left.
+func TestHTTP2ConnectionsAreToldToGoAtOnce(t *testing.T) {
+	cfg := shutdown(0, 10*time.Second)
+	var roots *x509.CertPool
+	cfg.HTTP.TLS, roots = certificate(t)
+	begun, finish := make(chan struct{}), make(chan struct{})
+	r := start(t, cfg, func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-finish
+		ok(w, r)
+	})
+	config := &tls.Config{RootCAs: roots}
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		tr := &http.Transport{TLSClientConfig: config.Clone()} // HTTP/1, because of its own configuration
+		defer tr.CloseIdleConnections()
+		if res, _, err := post(t.Context(), &http.Client{Transport: tr}, "https://"+r.addr); err != nil || res.ProtoMajor != 1 {
+			t.Errorf("the call under way: %v, %v", res, err)
+		}
+	})
+	<-begun
+	config.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", r.addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const settings, goAway = 4, 7 // types of frames: RFC 9113, section 6
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	awaitFrame(t, conn, settings)
+	r.signals <- syscall.SIGTERM
+	awaitFrame(t, conn, goAway)
+	select {
+	case err := <-r.done:
+		t.Errorf("Serve returned before the call was answered: %v", err)
+	default:
+	}
+	close(finish)
+	calling.Wait()
+	if err := <-r.done; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// awaitFrame reads HTTP/2 frames up to one of this type.
+func awaitFrame(t *testing.T, conn net.Conn, want byte) {
+	t.Helper()
+	for {
+		var header [9]byte
+		if _, err := io.ReadFull(conn, header[:]); err != nil {
+			t.Fatalf("no frame of type %d: %v", want, err)
+		}
+		length := int64(header[0])<<16 | int64(header[1])<<8 | int64(header[2])
+		if _, err := io.CopyN(io.Discard, conn, length); err != nil {
+			t.Fatal(err)
+		}
+		if header[3] == want {
+			return
+		}
 	}
 }
 
