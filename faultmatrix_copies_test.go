@@ -214,6 +214,9 @@ func poisonedDead(tr *redisTrial, p poison) {
 	}
 	tr.passes(during)
 	tr.shows(shown, during.portal, during.ready, during.bound)
+	if p.warned {
+		tr.warnsOfACopy()
+	}
 	tr.originsBack(p.lists["claims"], p.lists["steady"])
 	warnings := []string{firstLoadOver}
 	if p.warned {

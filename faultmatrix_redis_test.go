@@ -203,6 +203,19 @@ func (tr *redisTrial) holds(key string, words ...string) {
 	})
 }
 
+// warnsOfACopy waits until the gateway has read a copy that is no good. It asks for a
+// list that there is none of: Redis may have been late with the copy before.
+func (tr *redisTrial) warnsOfACopy() {
+	tr.Helper()
+	tr.until(false, func() (missing string) {
+		tr.g.modern(tr.T, "claims", "tools/list", "", "")
+		if log := tr.g.stderr.text(); !strings.Contains(log, copyDefect) {
+			missing = "no copy was warned of:\n" + log
+		}
+		return missing
+	})
+}
+
 // sealOf is the first line of a value whose rest is body.
 func sealOf(body string) string {
 	return fmt.Sprintf("tollgate-registry 1 sha256:%x", sha256.Sum256([]byte(body)))
@@ -302,6 +315,7 @@ func redisFailsDead(tr *redisTrial, f redisFault) {
 	tr.redisIsWell = f.well
 	tr.seed()
 	f.begin(tr)
+	tr.outages, _ = f.outages()
 	tr.launch()
 	nothing := phase{
 		lists:  map[string]course{"claims": {unavailable}, "steady": {unavailable}, nobodysRoute: {unavailable}},
@@ -311,6 +325,9 @@ func redisFailsDead(tr *redisTrial, f redisFault) {
 	if !f.reads {
 		tr.passes(nothing)
 		tr.shows("503", nothing.portal+", redis "+nothing.redis, nothing.ready, nothing.bound)
+		if f.well {
+			tr.warnsOfACopy()
+		}
 		f.end(tr)
 	}
 	copies := phase{
