@@ -58,6 +58,29 @@ func TestAnswersWithoutABodyThatNobodyReadsAreGivenUp(t *testing.T) {
 	})
 }
 
+// What net/http sends after the handler of an event stream has the deadline that the
+// handler set last.
+func TestEventStreamsEndByTheirOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10 * time.Second
+		b := startBubble(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
+			_, _ = io.WriteString(w, "data: the last\n\n") // stays in the server's buffer
+		})
+		nc := b.dial()
+		began := time.Now()
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		}
+		if took := time.Since(began); took != limit {
+			t.Errorf("the connection ended after %v, want %v", took, limit)
+		}
+		b.signal(os.Interrupt)
+		<-b.done
+	})
+}
+
 func TestSlowReadersGetWholeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
