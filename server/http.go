@@ -84,21 +84,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) erro
 	if versionErr != nil {
 		return versionErr
 	}
-	if err := x.checkVersion(version); err != nil {
+	if err := x.checkMessage(r.Header, version, accept); err != nil {
 		return err
-	}
-	if x.msg.isCall() {
-		if err := x.msg.validate(x.modern); err != nil {
-			return err
-		}
-	}
-	if x.modern && !x.msg.isResponse() {
-		if err := checkHeaders(r.Header, &x.msg); err != nil {
-			return err
-		}
-	}
-	if x.msg.method == methodListen && !accept.stream {
-		return fail(notAcceptable, "Accept must allow text/event-stream for %s", methodListen)
 	}
 	if !x.msg.isCall() {
 		// Without a session no notification or response means anything here.
@@ -146,6 +133,28 @@ func (s *Server) checkRoute(ctx context.Context, key registry.RouteKey, m *messa
 		return nil, err
 	}
 	return nil, nil
+}
+
+// checkMessage checks a message whose route exists: its era, its parameters, what the
+// headers say of it, and that its answer can be given.
+func (x *exchange) checkMessage(header http.Header, version string, accept accepts) error {
+	if err := x.checkVersion(version); err != nil {
+		return err
+	}
+	if x.msg.isCall() {
+		if err := x.msg.validate(x.modern); err != nil {
+			return err
+		}
+	}
+	if x.modern && !x.msg.isResponse() {
+		if err := checkHeaders(header, &x.msg); err != nil {
+			return err
+		}
+	}
+	if x.msg.method == methodListen && !accept.stream {
+		return fail(notAcceptable, "Accept must allow text/event-stream for %s", methodListen)
+	}
+	return nil
 }
 
 // checkVersion settles which era the message is of, from the version header and
