@@ -64,8 +64,13 @@ func shellBlocks(t *testing.T, file string) []documented {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return shellBlocksIn(string(data))
+}
+
+// shellBlocksIn are those of a part of a document.
+func shellBlocksIn(text string) []documented {
 	var blocks []documented
-	for _, m := range shellBlock.FindAllStringSubmatch(string(data), -1) {
+	for _, m := range shellBlock.FindAllStringSubmatch(text, -1) {
 		blocks = append(blocks, documented{lines: strings.TrimSpace(m[1]), output: m[2]})
 	}
 	return blocks
@@ -168,7 +173,7 @@ func TestCIRunsTheReadmesTests(t *testing.T) {
 	}
 }
 
-var testedClients = regexp.MustCompile(`the Go SDK ([0-9.]+), mcp-go ([0-9.]+) and the TypeScript client ([0-9.]+),`)
+var testedClients = regexp.MustCompile(`the Go SDK ([0-9.]+), mcp-go ([0-9.]+) and the TypeScript client ([0-9.]+) \(` + "`(.+?)`" + `\),`)
 
 // TestReadmeNamesTheClientsThatWereTried holds the versions in the README
 // against those the client tests use.
@@ -188,7 +193,7 @@ func TestReadmeNamesTheClientsThatWereTried(t *testing.T) {
 	for _, used := range []struct{ where, text string }{
 		{modules, "github.com/modelcontextprotocol/go-sdk v" + named[1] + "\n"},
 		{modules, "github.com/mark3labs/mcp-go v" + named[2] + "\n"},
-		{packages, `"@modelcontextprotocol/client": "` + named[3] + `"`},
+		{packages, `"` + named[4] + `": "` + named[3] + `"`},
 	} {
 		if !strings.Contains(used.where, used.text) {
 			t.Errorf("the README names %s, but the tests use another version", strings.TrimSpace(used.text))

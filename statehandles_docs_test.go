@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,8 @@ func TestTheCommandsOfStateHandlesWork(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("jq is not installed")
 	}
-	blocks := shellBlocks(t, stateHandlesPage)
+	page := readText(t, stateHandlesPage)
+	blocks := shellBlocksIn(strings.Replace(page, section(t, page, twoReplicas), "", 1))
 	const demo = "go run . serve --fixtures" // the gateway below
 	const build = "go build -o tollgate ."   // the tests' program
 	if len(blocks) < 8 || blocks[0].lines != demo {
@@ -29,21 +31,45 @@ func TestTheCommandsOfStateHandlesWork(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "tollgate")); err != nil {
 		t.Fatal(err)
 	}
-	const end = "=== end of a block ==="
-	script := "cd " + dir + "\n"
-	for _, block := range blocks {
-		script += block.lines + "\necho '" + end + "'\n"
-	}
-	script = strings.ReplaceAll(script, "http://127.0.0.1:8080", g.URL)
-	script = strings.ReplaceAll(script, "http://127.0.0.1:9090", g.operator)
-	printed := strings.Split(shell(t, script), end+"\n")
-	if len(printed) != len(blocks)+1 {
-		t.Fatalf("of %d blocks, %d came to their end", len(blocks), len(printed)-1)
-	}
-	for i, block := range blocks {
-		if !sameOutput(block.output, printed[i]) {
-			t.Errorf("the document shows\n%s\nbut this prints\n%s\n%s", block.output, printed[i], block.lines)
+	follow(t, dir, blocks, strings.NewReplacer("http://127.0.0.1:8080", g.URL, "http://127.0.0.1:9090", g.operator))
+}
+
+// twoReplicas is the section that needs Redis.
+const twoReplicas = "## Two replicas on one machine"
+
+// functionCall is what that section takes from the one before.
+var functionCall = regexp.MustCompile(`(?s)\ncall\(\) \{\n.*?\n\}\n`)
+
+// TestTheTwoReplicasOfStateHandles starts what docs/state-handles.md has its readers
+// start, on other ports, and passes the handles of one replica to the other.
+func TestTheTwoReplicasOfStateHandles(t *testing.T) {
+	for _, needed := range []string{"jq", "redis-server"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skip(needed + " is not installed")
 		}
+	}
+	page := readText(t, stateHandlesPage)
+	blocks := shellBlocksIn(section(t, page, twoReplicas))
+	const build = "go build -o loadtest ./fixtures/loadtest"
+	if len(blocks) != 4 || blocks[0].lines != build {
+		t.Fatalf("the section has the commands %q", blocks)
+	}
+	dir := t.TempDir()
+	shell(t, strings.Replace(build, "loadtest", filepath.Join(dir, "loadtest"), 1))
+	if err := os.Symlink(binary, filepath.Join(dir, "tollgate")); err != nil {
+		t.Fatal(err)
+	}
+	// Whatever fails, nothing that was started stays.
+	blocks[0] = documented{lines: "trap 'kill $(jobs -p) 2>/dev/null' EXIT" + functionCall.FindString(page)}
+	_, redis, _ := strings.Cut(freeAddr(t), ":")
+	addresses := []string{"127.0.0.1:6379", "127.0.0.1:" + redis, "--port 6379", "--port " + redis}
+	for _, port := range []string{"7070", "8081", "8082", "9091", "9092"} {
+		addresses = append(addresses, "127.0.0.1:"+port, freeAddr(t))
+	}
+	follow(t, dir, blocks, strings.NewReplacer(addresses...))
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("the section leaves %v, %v", left, err)
 	}
 }
 
