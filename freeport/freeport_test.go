@@ -2,12 +2,15 @@ package freeport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // done gives the blocks back, as the end of a process does.
@@ -78,11 +81,72 @@ func TestAServerComesBack(t *testing.T) {
 	}
 }
 
-// TestListenFailsAtOnceForAnotherReason has an address that is not of this machine.
+// TestListenFailsAtOnceForAnotherReason has an address that is not of this machine. The
+// test would not end if that were waited for.
 func TestListenFailsAtOnceForAnotherReason(t *testing.T) {
-	if l, err := Listen("192.0.2.1:10001"); err == nil {
+	if l, err := listen("192.0.2.1:10001", time.Hour); err == nil {
 		l.Close()
 		t.Error("it listens on an address of another machine")
+	}
+}
+
+// TestAPortThatStaysInUse ends with the reason, for who wants to listen there and for
+// who waits until it is closed.
+func TestAPortThatStaysInUse(t *testing.T) {
+	addr, err := Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := Listen(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	if l, err := listen(addr, 2*pause); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%v, %v, want the reason that the address is in use", l, err)
+	}
+	if err := awaitRefusal(addr, 2*pause); err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("%v, want an error that names %s", err, addr)
+	}
+}
+
+// TestAwaitRefusalWaitsForWhatIsStillOpen has a copy of the listener, as a process that
+// is being started has one, accept the connections after it was closed.
+func TestAwaitRefusalWaitsForWhatIsStillOpen(t *testing.T) {
+	addr, err := Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := l.(*net.TCPListener).File()
+	l.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	still, err := net.FileListener(file)
+	file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	still.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+	ended := make(chan error, 1)
+	go func() { ended <- AwaitRefusal(addr) }()
+	for n := range 3 { // it asks again
+		conn, err := still.Accept()
+		if err != nil {
+			t.Fatalf("after %d looks: %v", n, err)
+		}
+		conn.Close()
+	}
+	still.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v, %v, want a refusal", conn, err)
 	}
 }
 
