@@ -12,18 +12,19 @@ import (
 // arrows says which packages of this module each package may import, and why
 // nothing else. A new package needs a line here: decide its place first.
 var arrows = map[string]struct {
-	may    []string
-	tests  bool // the package's tests are bound by the rule, too
-	reason string
+	may      []string
+	tests    bool     // the package's tests are bound by the rule, too
+	testsMay []string // what they may import beside that
+	reason   string
 }{
 	"": {
 		may:    []string{"config", "cost", "fixtures", "jsonwire", "keyring", "loglimit", "redisconn", "registry", "relay", "server", "server/handle", "server/management", "server/upstream", "telemetry", "transport", "transport/auth"},
 		reason: "main assembles the parts and has no behaviour of its own",
 	},
 	"clienttest": {
-		may:    []string{"freeport"},
-		tests:  true,
-		reason: "clients nobody here wrote see the gateway as a process; what they need of its code they could not have",
+		tests:    true,
+		testsMay: []string{"freeport"},
+		reason:   "clients nobody here wrote see the gateway as a process; what they need of its code they could not have",
 	},
 	"config": {
 		may:    []string{"cost", "redisconn", "registry", "server/handle", "server/upstream", "telemetry", "transport", "transport/auth"},
@@ -38,8 +39,9 @@ var arrows = map[string]struct {
 		reason: "the example is to be copied into somebody else's repository, where there is nothing of ours",
 	},
 	"fixtures": {
+		may:    []string{"freeport"},
 		tests:  true,
-		reason: "the demo Portal and Tool Services are an independent witness of the wire: code shared with the gateway would share its mistakes",
+		reason: "the demo Portal and Tool Services are an independent witness of the wire: code shared with the gateway would share its mistakes; how a server comes back on its port is no part of the wire",
 	},
 	"fixtures/loadtest": {
 		may:    []string{"fixtures", "fixtures/loadtest/agent", "fixtures/loadtest/balancer", "fixtures/loadtest/capture", "fixtures/loadtest/lab", "fixtures/loadtest/load", "fixtures/loadtest/sessionserver"},
@@ -51,9 +53,9 @@ var arrows = map[string]struct {
 		reason: "an agent that is to judge any MCP server knows the protocol from its specification only",
 	},
 	"fixtures/loadtest/balancer": {
-		may:    []string{"freeport"}, // its tests
-		tests:  true,
-		reason: "a load balancer knows addresses, and nothing of what stands behind them",
+		tests:    true,
+		testsMay: []string{"freeport"},
+		reason:   "a load balancer knows addresses, and nothing of what stands behind them",
 	},
 	"fixtures/loadtest/capture": {
 		may:    []string{"fixtures/loadtest/agent", "fixtures/loadtest/load"},
@@ -214,7 +216,8 @@ func TestImportArrows(t *testing.T) {
 		}
 		if rule.tests {
 			for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
-				if isOurs(imported) && ours(imported) != name && !slices.Contains(rule.may, ours(imported)) {
+				may := slices.Contains(rule.may, ours(imported)) || slices.Contains(rule.testsMay, ours(imported))
+				if isOurs(imported) && ours(imported) != name && !may {
 					t.Errorf("a test of %q imports %q, but %s", name, ours(imported), rule.reason)
 				}
 			}
@@ -223,6 +226,35 @@ func TestImportArrows(t *testing.T) {
 	for name := range arrows {
 		if !seen[name] {
 			t.Errorf("arrows has a rule for %q, which is no package of this module", name)
+		}
+	}
+}
+
+// TestTheLayoutHasEveryPackage looks for a row of CONTRIBUTING.md's layout for each
+// package. An indented row is a directory below the row before that is not.
+func TestTheLayoutHasEveryPackage(t *testing.T) {
+	_, layout, _ := strings.Cut(readText(t, "CONTRIBUTING.md"), "## Layout\n\n```\n")
+	layout, _, found := strings.Cut(layout, "\n```")
+	if !found {
+		t.Fatal("CONTRIBUTING.md has no layout")
+	}
+	rows, above := map[string]bool{}, ""
+	for line := range strings.Lines(layout) {
+		name, isDir := strings.CutSuffix(strings.Fields(line)[0], "/")
+		if !isDir {
+			rows[""] = rows[""] || strings.HasPrefix(name, "main.go")
+			continue
+		}
+		if strings.HasPrefix(line, " ") {
+			name = above + "/" + name
+		} else {
+			above = name
+		}
+		rows[name] = true
+	}
+	for name := range arrows {
+		if !rows[name] {
+			t.Errorf("the layout in CONTRIBUTING.md has no row for %q", name)
 		}
 	}
 }
