@@ -32,6 +32,7 @@ type Server struct {
 	args   []string // those of the test
 	host   string
 	port   int
+	bus    int // of a cluster's node
 
 	process *os.Process   // nil while none runs
 	exited  chan struct{} // closed when process is gone
@@ -57,7 +58,10 @@ func Start(tb testing.TB, args ...string) *Server {
 		s.host = host
 	}
 	tb.Cleanup(s.Kill)
-	if s.port, err = freeport.Take(s.host); err == nil {
+	if s.port, err = freeport.Take(s.host); err == nil && s.cluster() {
+		s.bus, err = freeport.Take(s.host)
+	}
+	if err == nil {
 		err = s.start()
 	}
 	if err != nil {
@@ -159,12 +163,8 @@ func (s *Server) start() error {
 		port = []string{"--port", "0", "--tls-port", strconv.Itoa(s.port)}
 	}
 	own := []string{"--bind", s.host, "--save", "", "--appendonly", "no", "--dir", s.dir}
-	if s.option("--cluster-enabled") != "" {
-		bus, err := freeport.Take(s.host)
-		if err != nil {
-			return err
-		}
-		own = append(own, "--cluster-port", strconv.Itoa(bus))
+	if s.cluster() {
+		own = append(own, "--cluster-port", strconv.Itoa(s.bus))
 	}
 	cmd := exec.Command(s.binary, slices.Concat(file, port, own, args)...)
 	cmd.Dir = s.dir
@@ -204,8 +204,8 @@ func (s *Server) await() error {
 	}
 }
 
-// answers reports whether this server, not another one that has its port,
-// answers commands.
+// answers reports whether this server answers commands. The number of its process tells
+// it from whoever asked nobody for the port, and has it.
 func (s *Server) answers() bool {
 	info, err := s.ask("INFO", "server")
 	if reply, ok := errors.AsType[replyError](err); ok {
@@ -222,6 +222,8 @@ func (s *Server) option(name string) string {
 	}
 	return ""
 }
+
+func (s *Server) cluster() bool { return s.option("--cluster-enabled") != "" }
 
 func (s *Server) tls() bool { return s.option("--tls-cert-file") != "" }
 
