@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,38 +88,16 @@ func newSuite(t *testing.T) suite {
 }
 
 // serve starts a gateway as an operator would for clients that run in a browser at
-// the gateway's own address, and for a list that is looked at on each request. Its
-// configuration has the address in it, so a port is chosen before the gateway starts,
-// and another one when somebody else has taken it by then.
+// the gateway's own address, and for a list that is looked at on each request.
 func (s suite) serve(t *testing.T) *gateway {
 	t.Helper()
-	for range 5 {
-		if g := s.tryServe(t); g != nil {
-			return g
-		}
-	}
-	t.Fatal("each port that was free was taken when the gateway began to listen")
-	return nil
-}
-
-// tryServe is serve, and nil when the address is in use.
-func (s suite) tryServe(t *testing.T) *gateway {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := freeAddr(t) // it has to be known before: it is in the configuration
 	file := filepath.Join(t.TempDir(), "tollgate.yaml")
 	text := fmt.Sprintf("listen: %s\nmanagement: { listen: %q }\nhttp: { allowedOrigins: [%q] }\nregistry: { manifest: { refreshTTL: 0s } }\n", address, "", "http://"+address)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	g := spawn(t, command{args: []string{"serve", "--fixtures", "--config", file}})
-	if line := g.stderr.await(t, g.exited, address); strings.Contains(line, "address already in use") {
-		return nil
-	}
 	g.URL = g.address(t, "listening")
 	g.stderr.await(t, g.exited, loadedLine)
 	return g

@@ -334,9 +334,7 @@ func TestACollectorThatIsNoneFailsNoCall(t *testing.T) {
 		http.Error(w, "sentinel", http.StatusUnauthorized)
 	}))
 	defer refusing.Close()
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	for name, endpoint := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is gone": gone.URL} {
+	for name, endpoint := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is gone": "http://" + freeAddr(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := newTranscript(t)

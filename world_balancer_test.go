@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"tollgate/fixtures/loadtest/balancer"
-	"tollgate/freeport"
 )
 
 // A front is what stands before replicas.
@@ -16,16 +15,6 @@ type front struct {
 	// changed tells it that a replica has died or is back, so that what follows does
 	// not depend on when it finds out.
 	changed func(n int)
-}
-
-// freeAddr is a free address for a server that may stop, and come back on it.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	addr, err := freeport.Addr()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addr
 }
 
 // balanced starts a balancer of connections.

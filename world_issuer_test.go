@@ -21,9 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"tollgate/freeport"
-
 	"github.com/go-jose/go-jose/v4"
+
+	"tollgate/freeport"
 )
 
 // An authServer is an OAuth authorization server on a port of its own: discovery,
@@ -99,7 +99,7 @@ func (s *authServer) start() {
 }
 
 func (s *authServer) listen() error {
-	listener, err := freeport.Listen(fmt.Sprintf("127.0.0.1:%d", s.port))
+	listener, err := freeport.Listen(s.addr())
 	if err != nil {
 		return err
 	}
@@ -110,6 +110,8 @@ func (s *authServer) listen() error {
 	return nil
 }
 
+func (s *authServer) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
 // stop ends it: connections are cut, new ones refused.
 func (s *authServer) stop() {
 	s.mu.Lock()
@@ -118,6 +120,7 @@ func (s *authServer) stop() {
 	s.mu.Unlock()
 	if server != nil {
 		server.Close()
+		awaitRefusal(s.t, s.addr())
 	}
 }
 

@@ -67,6 +67,7 @@ func (o *origin) stop() {
 	o.mu.Unlock()
 	if server != nil {
 		server.Close()
+		awaitRefusal(o.t, o.addr)
 	}
 }
 

@@ -15,6 +15,7 @@ const sessionHeader = "Mcp-Session-Id"
 // A sessionServer is one replica of what people migrate from: a stateful MCP
 // server of protocol 2025-11-25.
 type sessionServer struct {
+	t    *testing.T
 	addr string // host:port
 
 	server *http.Server
@@ -29,14 +30,16 @@ func newSessionServer(t *testing.T, addr string) *sessionServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sessionServer{addr: listener.Addr().String(), server: &http.Server{Handler: sessionserver.New()}}
+	s := &sessionServer{t: t, addr: listener.Addr().String(), server: &http.Server{Handler: sessionserver.New()}}
 	s.ended.Go(func() { s.server.Serve(listener) })
 	t.Cleanup(s.kill)
 	return s
 }
 
-// kill ends the replica at once; connections break.
+// kill ends the replica at once; connections break, new ones are refused.
 func (s *sessionServer) kill() {
+	s.t.Helper()
 	s.server.Close()
 	s.ended.Wait()
+	awaitRefusal(s.t, s.addr)
 }

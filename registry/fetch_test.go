@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tollgate/freeport"
 )
 
 // patient never gives up before the test does; hasty does at once.
@@ -222,8 +224,10 @@ func TestFetchOverATransportThatDecodes(t *testing.T) {
 }
 
 func TestFetchWithoutConnection(t *testing.T) {
-	refusing := server(t, nil)
-	refusing.Close()
+	refusing, err := freeport.Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never shakes hands
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +241,7 @@ func TestFetchWithoutConnection(t *testing.T) {
 		url string
 		f   fetcher
 	}{
-		"refused":                 {refusing.URL, patient},
+		"refused":                 {"http://" + refusing, patient},
 		"TLS handshake hangs":     {"https://" + silent.Addr().String(), hasty},
 		"certificate not trusted": {untrusted.URL, patient},
 	} {

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"tollgate/freeport"
 )
 
 func TestAnswersThatAreErrors(t *testing.T) {
@@ -131,11 +133,10 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestGatewayThatCannotBeReached(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -146,7 +147,7 @@ func TestGatewayThatCannotBeReached(t *testing.T) {
 	defer breaking.Close()
 
 	tests := map[string]struct{ url, reason, message string }{
-		"refused":     {"http://" + closed.Addr().String() + "/secret", "gateway_unreachable", "the gateway is unreachable: connection refused"},
+		"refused":     {"http://" + closed + "/secret", "gateway_unreachable", "the gateway is unreachable: connection refused"},
 		"no TLS":      {"https://" + strings.TrimPrefix(plain.URL, "http://") + "/secret", "gateway_unreachable", "the gateway does not speak TLS on this port: the URL says https"},
 		"certificate": {untrusted.URL + "/secret", "gateway_unreachable", "the gateway's TLS certificate cannot be verified: unknown issuer, another name, or expired"},
 		"broken":      {breaking.URL + "/secret", "gateway_connection_lost", "the connection to the gateway broke before its answer came; the request may have been executed"},

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tollgate/freeport"
 )
 
 func gzipped(t testing.TB, data []byte) []byte {
@@ -159,12 +161,12 @@ func checkDiscretion(t *testing.T, url, text string) {
 }
 
 func closedPort(t testing.TB) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return "http://" + listener.Addr().String()
+	return "http://" + addr
 }
 
 func TestTheDeadlineCoversTheWholeCall(t *testing.T) {

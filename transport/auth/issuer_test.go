@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"tollgate/freeport"
 	"tollgate/transport/auth"
 )
 
@@ -286,9 +286,11 @@ func TestAnIssuerThatAnswersWrongly(t *testing.T) {
 		})
 	}
 	t.Run("nobody there", func(t *testing.T) {
-		server := httptest.NewServer(http.NotFoundHandler())
-		server.Close()
-		wantUnavailable(t, &issuer{url: server.URL}, key, "unreachable")
+		nobody, err := freeport.Addr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantUnavailable(t, &issuer{url: "http://" + nobody}, key, "unreachable")
 	})
 	if asked, fetched := elsewhere.counts(); asked+fetched != 0 {
 		t.Errorf("a redirect was followed")
